@@ -16,8 +16,11 @@
 //
 // # Invariants
 //
-//   - Decoding never allocates, never panics and never reads past its input, whatever the bytes are.
-//   - Bytes that decode without error encode to the same bytes: PutHeaders after Decode gives back the headers bit for bit, including reserved fields. Payload, padding and ICRC follow them in the decoded buffer, in this order and without a gap. Padding is ignored: senders write zeros.
+//   - Decoding never allocates, never panics and never reads past its input, whatever the bytes
+//     are.
+//   - Bytes that decode without error encode to the same bytes: PutHeaders after Decode gives back
+//     the headers bit for bit, including reserved fields. Payload, padding and ICRC follow them in
+//     the decoded buffer, in this order and without a gap. Padding is ignored: senders write zeros.
 //   - Nothing here does I/O, reads a clock, starts a goroutine or logs.
 //
 // # Concurrency

@@ -21,8 +21,8 @@ import (
 //     leaves a tombstone. Another key may take it, or it becomes empty at the end of a chain.
 //   - The grant is stored before the key, and a grant knows its key. A lookup that reads a key, and
 //     then the grant of another key that has taken the slot, notices the difference.
-//   - Revoking a key first changes the state of its grant. A lookup in an old table, which still has
-//     the key, sees that.
+//   - Revoking a key first changes the state of its grant. A lookup in an old table, which still
+//     has the key, sees that.
 type keyTable struct {
 	_ [64]byte // pub has a cache line of its own: the fields behind it change
 	// pub is the table that lookups see.

@@ -6,8 +6,8 @@ package mem
 // steps:
 //
 //  1. Revoke: lookups no longer find the key, and no View or SGL is Valid.
-//  2. Quiesce: a function of the caller returns when each engine has been seen at rest. Packets that
-//     referred to the memory have left by then.
+//  2. Quiesce: a function of the caller returns when each engine has been seen at rest. Packets
+//     that referred to the memory have left by then.
 //  3. Release: the memory is given back to its owner.
 //
 // The table's lock is held in the first step only. The second needs the locks of the engines, and

@@ -14,8 +14,8 @@
 //
 //   - Neither Decode nor a successful Put allocates. Private data of a decoded message aliases the
 //     datagram.
-//   - Decode accepts any bytes: every bit pattern of a fixed-size field is a value, and the receiver
-//     judges its meaning (it answers a bad one with a REJ, not with silence).
+//   - Decode accepts any bytes: every bit pattern of a fixed-size field is a value, and the
+//     receiver judges its meaning (it answers a bad one with a REJ, not with silence).
 //   - Put refuses values that do not fit their bits and private data that is too long, with a
 //     [*FieldError], and then writes nothing.
 //   - A decoded message encodes to the same bytes, except for reserved bits: they are ignored and

@@ -24,11 +24,15 @@
 //
 // # What it protects from
 //
-//   - An attacker without the secret that connects, or listens in the other's place: it cannot make a MAC.
+//   - An attacker without the secret that connects, or listens in the other's place: it cannot make
+//     a MAC.
 //   - Replay: each MAC covers the random bytes of both sides.
-//   - Reflection: the two MACs have different labels, so the MAC of one role is useless in the other.
-//   - Relay: an attacker with a connection to each of the two cannot pass the messages on, because the two see different queue pairs.
-//   - Guessing IDs: an unknown ID gets the usual answer, with a MAC of a random secret. Secrets are compared in constant time.
+//   - Reflection: the two MACs have different labels, so the MAC of one role is useless in the
+//     other.
+//   - Relay: an attacker with a connection to each of the two cannot pass the messages on, because
+//     the two see different queue pairs.
+//   - Guessing IDs: an unknown ID gets the usual answer, with a MAC of a random secret. Secrets are
+//     compared in constant time.
 //
 // # What it does not
 //

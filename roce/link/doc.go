@@ -7,8 +7,10 @@
 //
 // # Invariants
 //
-//   - A link never hands up a packet whose ICRC is wrong, except by [Unverified.RecvUnverified], which marks packets whose ICRC was not checked.
-//   - Send takes every packet it is given: it sends it, keeps a copy to send later, or counts it as dropped. The transport recovers drops.
+//   - A link never hands up a packet whose ICRC is wrong, except by [Unverified.RecvUnverified],
+//     which marks packets whose ICRC was not checked.
+//   - Send takes every packet it is given: it sends it, keeps a copy to send later, or counts it as
+//     dropped. The transport recovers drops.
 //   - Neither Send nor Recv blocks, and neither allocates in steady state.
 //
 // # When a system call fails

@@ -26,9 +26,20 @@
 // The work (receive, run timers, acknowledge) is done by the application's polls, or by a goroutine
 // of the device while nothing polls:
 //
-//   - At first, the device's goroutine does the work. It spins for a few tens of microseconds after traffic, for up to 200 while packets come soon after that, and then blocks in the system call rather than in the runtime's poller, which is slower to wake. Posting sends from the caller's goroutine. A single message posted while others of its queue pair are on their way may be held for some microseconds to share a datagram (see [QP.SetNoDelay]). When the application calls [CQ.Poll] again and again and never waits, the goroutine gives way, and those calls receive.
-//   - With [Config.Polling] the goroutine gives way at the first poll, and calls that wait, such as [CQ.Wait], poll too, which keeps a CPU busy. This has the lowest latency. After 4 to 8 ms without a poll the goroutine takes over, so that peers are served while the application does something else.
-//   - On a simulated link there is no goroutine, and the clock is virtual. Calls that wait let simulated time pass. In a test of an application (sim.Test) the simulation does that by itself, and every run with the same seed is the same.
+//   - At first, the device's goroutine does the work. It spins for a few tens of microseconds after
+//     traffic, for up to 200 while packets come soon after that, and then blocks in the system call
+//     rather than in the runtime's poller, which is slower to wake. Posting sends from the caller's
+//     goroutine. A single message posted while others of its queue pair are on their way may be
+//     held for some microseconds to share a datagram (see [QP.SetNoDelay]). When the application
+//     calls [CQ.Poll] again and again and never waits, the goroutine gives way, and those calls
+//     receive.
+//   - With [Config.Polling] the goroutine gives way at the first poll, and calls that wait, such as
+//     [CQ.Wait], poll too, which keeps a CPU busy. This has the lowest latency. After 4 to 8 ms
+//     without a poll the goroutine takes over, so that peers are served while the application does
+//     something else.
+//   - On a simulated link there is no goroutine, and the clock is virtual. Calls that wait let
+//     simulated time pass. In a test of an application (sim.Test) the simulation does that by
+//     itself, and every run with the same seed is the same.
 //
 // When packets arrive that the application was waiting for, their acknowledgement is held back
 // while the application runs, so that an answer posted at once leaves with it in one datagram.
@@ -84,8 +95,8 @@
 // Mapped memory that goes away while it is registered (its file is truncated, or it is unmapped)
 // costs the queue pair that touches it, not the process. A work request of this side fails with a
 // local protection error, one of a peer with a remote access error, and the region is lost
-// ([MR.Lost]). The application must guard its own accesses. The device cannot tell memory that was
-// unmapped and mapped again for something else from what it was: close the region first.
+// ([MR.Lost]). The application must guard its own accesses. Close a region before its memory is
+// unmapped and mapped again for something else: the device cannot detect that.
 //
 // In a program in another language (-buildmode=c-shared) this works only while faults in Go code
 // reach Go's own handlers of SIGSEGV and SIGBUS, on an alternate stack (SA_ONSTACK), in every

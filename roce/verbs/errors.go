@@ -15,8 +15,11 @@ import (
 // Every function of this package returns errors of these types and kinds, whichever package below
 // has failed:
 //
-//   - *ArgError for an invalid argument, attribute or option, before anything was done; some mem.TableErrors become one;
-//   - *OpError for an operation that failed; it wraps one of the kinds below, a *StatusError, a *rdmacm.RejectedError, or the error of a context; transport.EngineError and mem.TableError become one;
+//   - *ArgError for an invalid argument, attribute or option, before anything was done; some
+//     mem.TableErrors become one;
+//   - *OpError for an operation that failed; it wraps one of the kinds below, a *StatusError, a
+//     *rdmacm.RejectedError, or the error of a context; transport.EngineError and mem.TableError
+//     become one;
 //   - *OpenError for a device that cannot be opened;
 //   - the error of the context itself from calls that only wait, such as CQ.Wait.
 //

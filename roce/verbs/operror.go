@@ -18,7 +18,8 @@ import (
 //   - os.ErrDeadlineExceeded and context.DeadlineExceeded when the context ran into its deadline;
 //   - ErrPeerClosed, and syscall.EPIPE, when the peer has closed;
 //   - roce.ErrMaybeDone when the peer may have carried out the operation all the same;
-//   - whatever else Err matches: *rdmacm.RejectedError, ErrConnRefused, ErrUnreachable, *StatusError, ...
+//   - whatever else Err matches: *rdmacm.RejectedError, ErrConnRefused, ErrUnreachable,
+//     *StatusError, ...
 type OpError struct {
 	Op            string         // such as "post send"
 	Local, Remote netip.AddrPort // of the connection; the zero AddrPort where not known

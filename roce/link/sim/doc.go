@@ -41,14 +41,40 @@
 //
 // The rules:
 //
-//   - The test runs in a bubble of [testing/synctest]. The network and the program share one clock, that of package time in the bubble: deadlines of contexts, timers, time.Sleep, time.Now. It stands still while any goroutine runs. When all wait, it moves to the next event.
-//   - Goroutines that wait for the network take turns. When what a goroutine waits for has come, it goes on once all others wait. If several can go on, they do so one after the other, in the order in which they asked; those that ask at the same time go in the order in which they were started. With Config.Shuffle the seed chooses, which finds dependencies on the order. Each goes on until it waits again, for the network or anything else.
-//   - A goroutine that is new, or that another one wakes (with a channel, say), runs at once. It takes its turn when it comes to a call that may wait for the network: Dial, Accept, Send, Recv, Read and the like, and the waits of verbs. Calls that do not wait take no turn: PostSend, Close (of a roce.Conn without outstanding operations), Write of an rsocket with room in its buffer. If several goroutines may come to such calls at the same time, they call [Fabric.Turn] first.
-//   - No goroutine may hold a mutex while it waits for the network, or for anything else, if others may need that mutex meanwhile. This is a rule of synctest: waiting for a mutex does not count as waiting, so no time passes. A channel of capacity 1 makes a lock that can be held. After a minute of real time without progress the fabric prints what all goroutines do.
-//   - A loop that polls a completion queue must sleep in between, if only for a nanosecond: otherwise no time passes.
-//   - Randomness in the program itself remains: the choice of a select with several ready cases, the order of a map, and the order of functions of time.AfterFunc that are due at the same nanosecond. So does the order of goroutines when the runtime stops one that has run for 10 ms of real time, as on a busy machine. The garbage collector runs when all wait, unless a test allocates 1 GiB in between.
-//   - net/http repeats, also over TLS (with the keys fixed by testing/cryptotest), with two exceptions. Server.Shutdown closes idle connections in the order of a map: let the clients close theirs first. And it checks for the end of connections that are not idle, as all of HTTP/2 are, at times from math/rand, which only a rand.Seed with GODEBUG=randseednop=0 fixes. With HTTP/2 so many goroutines run at a time that this shows: 30 runs of a seed gave 2 to 5 transcripts on a busy machine.
-//   - Everything must end before the test does: close devices and listeners, and wait for goroutines. A test that leaves some behind, even sleeping ones, or in which all wait for ever, fails and shows what they wait for. The tests after it go on.
+//   - The test runs in a bubble of [testing/synctest]. The network and the program share one clock,
+//     that of package time in the bubble: deadlines of contexts, timers, time.Sleep, time.Now. It
+//     stands still while any goroutine runs. When all wait, it moves to the next event.
+//   - Goroutines that wait for the network take turns. When what a goroutine waits for has come, it
+//     goes on once all others wait. If several can go on, they do so one after the other, in the
+//     order in which they asked; those that ask at the same time go in the order in which they were
+//     started. With Config.Shuffle the seed chooses, which finds dependencies on the order. Each
+//     goes on until it waits again, for the network or anything else.
+//   - A goroutine that is new, or that another one wakes (with a channel, say), runs at once. It
+//     takes its turn when it comes to a call that may wait for the network: Dial, Accept, Send,
+//     Recv, Read and the like, and the waits of verbs. Calls that do not wait take no turn:
+//     PostSend, Close (of a roce.Conn without outstanding operations), Write of an rsocket with
+//     room in its buffer. If several goroutines may come to such calls at the same time, they call
+//     [Fabric.Turn] first.
+//   - No goroutine may hold a mutex while it waits for the network, or for anything else, if others
+//     may need that mutex meanwhile. This is a rule of synctest: waiting for a mutex does not count
+//     as waiting, so no time passes. A channel of capacity 1 makes a lock that can be held. After a
+//     minute of real time without progress the fabric prints what all goroutines do.
+//   - A loop that polls a completion queue must sleep in between, if only for a nanosecond:
+//     otherwise no time passes.
+//   - Randomness in the program itself remains: the choice of a select with several ready cases,
+//     the order of a map, and the order of functions of time.AfterFunc that are due at the same
+//     nanosecond. So does the order of goroutines when the runtime stops one that has run for 10 ms
+//     of real time, as on a busy machine. The garbage collector runs when all wait, unless a test
+//     allocates 1 GiB in between.
+//   - net/http repeats, also over TLS (with the keys fixed by testing/cryptotest), with two
+//     exceptions. Server.Shutdown closes idle connections in the order of a map: let the clients
+//     close theirs first. And it checks for the end of connections that are not idle, as all of
+//     HTTP/2 are, at times from math/rand, which only a rand.Seed with GODEBUG=randseednop=0 fixes.
+//     With HTTP/2 so many goroutines run at a time that this shows: 30 runs of a seed gave 2 to 5
+//     transcripts on a busy machine.
+//   - Everything must end before the test does: close devices and listeners, and wait for
+//     goroutines. A test that leaves some behind, even sleeping ones, or in which all wait for
+//     ever, fails and shows what they wait for. The tests after it go on.
 //   - The fabric steps by itself: Step and Run panic. Do not call synctest.Wait either.
 //   - Meanwhile the process uses one CPU (GOMAXPROCS is 1).
 //

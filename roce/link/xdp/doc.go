@@ -46,8 +46,11 @@
 //
 // # Invariants
 //
-//   - A chunk of the UMEM belongs to this process or to the kernel, and a ledger says to which. If one is handed over twice, or comes back without having been handed over, the link fails instead of corrupting a packet.
-//   - The chunks for receiving belong to the receiving side, those for sending to the sending side: there is no lock between them.
+//   - A chunk of the UMEM belongs to this process or to the kernel, and a ledger says to which. If
+//     one is handed over twice, or comes back without having been handed over, the link fails
+//     instead of corrupting a packet.
+//   - The chunks for receiving belong to the receiving side, those for sending to the sending side:
+//     there is no lock between them.
 //   - A chunk that was handed up goes back to the kernel by the next Recv.
 //
 // # When the interface or the program goes

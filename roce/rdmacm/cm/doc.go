@@ -7,8 +7,12 @@
 // An [Agent] is sans-IO: it has no clock, no socket and no goroutine. Its owner calls
 //
 //   - input: [Agent.HandleMAD], [Agent.HandleTimeout];
-//   - commands: [Agent.Listen], [Agent.Connect], [Agent.Resolve] and the methods of [Conn] and [Listener];
-//   - output, after any of these and until there is no more: [Agent.PollTransmit], [Agent.PollEvent]; then [Agent.NextTimeout]. An owner that takes requests only when it is ready for them calls [Agent.PollConnEvent] and [Agent.PollListener] in place of PollEvent, and [Listener.Next] when it is ready.
+//   - commands: [Agent.Listen], [Agent.Connect], [Agent.Resolve] and the methods of [Conn] and
+//     [Listener];
+//   - output, after any of these and until there is no more: [Agent.PollTransmit],
+//     [Agent.PollEvent]; then [Agent.NextTimeout]. An owner that takes requests only when it is
+//     ready for them calls [Agent.PollConnEvent] and [Agent.PollListener] in place of PollEvent,
+//     and [Listener.Next] when it is ready.
 //
 // Time is an int64 of nanoseconds on the owner's clock. Random numbers come from the reader in
 // [Config].
@@ -20,11 +24,18 @@
 //
 // # Invariants
 //
-//   - Every message that wants an answer is repeated until the answer comes or the tries are used up; every answer is repeated for every duplicate.
-//   - A connection request reaches the application at most once, however often its REQ arrives, as long as its record lives: until the end of TIMEWAIT.
-//   - A Conn that its owner destroyed raises no events. Its record lives on until the peer knows and TIMEWAIT is over; then nothing is left of it.
-//   - A message is believed only if its source address and both communication IDs fit, and those are random; the first answer to a request must know one of them, and the transaction ID. The exceptions are a REQ, which only makes a request, and the REJ by which its sender takes it back.
-//   - A REQ in the name of a connected peer ends nothing: see Stats.StaleClaims. It is refused, and the peer is asked whether it still knows the connection.
+//   - Every message that wants an answer is repeated until the answer comes or the tries are used
+//     up; every answer is repeated for every duplicate.
+//   - A connection request reaches the application at most once, however often its REQ arrives, as
+//     long as its record lives: until the end of TIMEWAIT.
+//   - A Conn that its owner destroyed raises no events. Its record lives on until the peer knows
+//     and TIMEWAIT is over; then nothing is left of it.
+//   - A message is believed only if its source address and both communication IDs fit, and those
+//     are random; the first answer to a request must know one of them, and the transaction ID. The
+//     exceptions are a REQ, which only makes a request, and the REJ by which its sender takes it
+//     back.
+//   - A REQ in the name of a connected peer ends nothing: see Stats.StaleClaims. It is refused, and
+//     the peer is asked whether it still knows the connection.
 //   - Bad input of any kind is a counted drop or a REJ.
 //
 // # Limits

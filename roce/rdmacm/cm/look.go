@@ -13,9 +13,13 @@ import (
 // stack). Every Config.LookNs it asks about one of the connections. The question is that of
 // askPeer, which every CM understands:
 //
-//   - A CM that knows the connection says nothing. Neither does a host that hangs, or that the network does not reach: silence proves nothing, and is left to the queue pair's retries.
-//   - A CM that does not know it answers, with the question's transaction ID: the connection is over, and the node's others are asked about at once.
-//   - If no socket has the port, the host's kernel sends the question back (ICMP port unreachable). So does a firewall that is just being changed. So the question is repeated, and when it comes back again, all connections to the node are over.
+//   - A CM that knows the connection says nothing. Neither does a host that hangs, or that the
+//     network does not reach: silence proves nothing, and is left to the queue pair's retries.
+//   - A CM that does not know it answers, with the question's transaction ID: the connection is
+//     over, and the node's others are asked about at once.
+//   - If no socket has the port, the host's kernel sends the question back (ICMP port unreachable).
+//     So does a firewall that is just being changed. So the question is repeated, and when it comes
+//     back again, all connections to the node are over.
 //
 // The transaction ID is 64 random bits, seen only by the network between the two: no one else can
 // forge an answer, or a returned message.

@@ -14,8 +14,10 @@
 //
 // # Invariants
 //
-//   - A State never changes; a Hop's pointer to it does. A sender that has prepared a header for a State compares pointers.
-//   - At most maxHops hops are remembered; those not used recently are evicted, and their state says so.
+//   - A State never changes; a Hop's pointer to it does. A sender that has prepared a header for a
+//     State compares pointers.
+//   - At most maxHops hops are remembered; those not used recently are evicted, and their state
+//     says so.
 //
 // # Concurrency
 //

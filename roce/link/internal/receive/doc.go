@@ -3,7 +3,8 @@
 //
 // # Invariants
 //
-//   - Packets handed up refer to the memory of the datagram: the link must not reuse it before the next Recv, or while the Splitter is Pending.
+//   - Packets handed up refer to the memory of the datagram: the link must not reuse it before the
+//     next Recv, or while the Splitter is Pending.
 //   - Nothing here allocates or blocks.
 //
 // # Concurrency

@@ -6,8 +6,10 @@ import "github.com/goroce/goroce/transport/wire"
 // segments of one size, and packets of different queue pairs may share it if they go to the same
 // device by the same flow. It takes two steps.
 //
-//   - Place, for each packet in order, chooses the datagram; Take puts the packet there. The ICRC is made in between, because it depends on the place.
-//   - Build makes messages of the packets taken. A single ACK becomes the end of the datagram before or after it: a reply and the ACK of another connection's are one datagram.
+//   - Place, for each packet in order, chooses the datagram; Take puts the packet there. The ICRC
+//     is made in between, because it depends on the place.
+//   - Build makes messages of the packets taken. A single ACK becomes the end of the datagram
+//     before or after it: a reply and the ACK of another connection's are one datagram.
 //
 // The packets of one path stay in order: a packet is never put in a datagram before that of an
 // earlier one of its path.
