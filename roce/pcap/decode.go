@@ -44,7 +44,7 @@ type Decoder struct {
 	Strange LinkType
 
 	out   []Packet
-	icmp  []ICMP
+	icmp  ICMP // at most one a frame
 	flows map[ib.Flow]*ib.ICRC
 	// segment is the latest length of packets that share a datagram.
 	segment int
@@ -75,10 +75,7 @@ var be = binary.BigEndian
 // Decode returns the packets in a frame. They are valid until the next call, and their data as long
 // as that of the frame.
 func (d *Decoder) Decode(f *Frame) []Packet {
-	d.out, d.icmp = d.out[:0], d.icmp[:0]
-	if cap(d.icmp) == 0 {
-		d.icmp = make([]ICMP, 0, 1) // at most one in a frame, so pointers to it stay valid
-	}
+	d.out = d.out[:0]
 	p := Packet{Frame: f.Number, AtNs: f.AtNs, Iface: f.Iface, Dir: f.Dir}
 	r := d.link(f, p)
 	if r == UnknownLink && d.Counts[r] == 0 {
@@ -408,8 +405,8 @@ func (d *Decoder) readICMP(b []byte, v6 bool, p Packet) Reason {
 		inner.DestQP = ib.QPN(be.Uint32(inner.Data[4:])) & ib.QPNMask
 		inner.PSN = ib.PSN(be.Uint32(inner.Data[8:]) & ib.PSNMask)
 	}
-	d.icmp = append(d.icmp[:0], m)
-	inner.ICMP = &d.icmp[0]
+	d.icmp = m
+	inner.ICMP = &d.icmp
 	d.out = append(d.out, inner)
 	return Found
 }
