@@ -10,7 +10,7 @@ func (s *Speaker) answer(c *Conn) {
 	case x < 8: // it has not come: send again from there
 		s.nak(c, a.psn, ib.NAKSequence)
 		if c.Selective && s.d.OneIn(2) { // and this is what has come behind it
-			s.pk.Payload = s.payload[:4*(1+s.d.N(4))]
+			s.pk.Payload = s.kept(c)
 			break
 		}
 		c.asked = c.asked[:0]
@@ -36,6 +36,21 @@ func (s *Speaker) answer(c *Conn) {
 	default:
 		s.ack(c)
 	}
+}
+
+// kept is a map of what has come behind what is missing: mostly of what was sent.
+func (s *Speaker) kept(c *Conn) []byte {
+	m := s.keptMap[:4*(1+s.d.N(len(s.keptMap)/4))]
+	clear(m)
+	for _, a := range c.asked[1:] {
+		if i := a.psn.Diff(c.asked[0].psn) - 1; s.d.OneIn(2) && i >= 0 && i < 8*len(m) {
+			m[i/8] |= 0x80 >> (i % 8)
+		}
+	}
+	if s.d.OneIn(16) {
+		m[s.d.N(len(m))] = s.d.Byte()
+	}
+	return m
 }
 
 func (c *Conn) answered(n int) { c.asked = append(c.asked[:0], c.asked[n:]...) }

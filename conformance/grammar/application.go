@@ -58,14 +58,23 @@ func (r *EngineRun) look(q *qp) {
 	q.SendRoom()
 	r.srq.Query()
 	r.cqs[0].Arm(r.d.OneIn(2))
+	r.cqs[0].Waiting()
 	r.Engine.OnlyAcks()
 	r.Engine.QPs(func(*transport.QP) bool { return true })
 	switch r.d.N(16) {
 	case 0:
-		_ = r.cqs[1].Resize(4096 + r.d.N(64))
+		n := cqSize + r.d.N(64)
+		if _ = r.cqs[1].Resize(n); r.cqs[0].HasRing() {
+			_ = r.cqs[0].ResizeRing(n, make([]byte, transport.RingBytes(n)))
+		}
 	case 1:
 		q.WatchSilence()
 		q.WatchEstablished()
+	case 3:
+		r.Engine.SetMTU([...]ib.MTU{ib.MTU1024, ib.MTU4096, ib.MTU4096}[r.d.N(3)])
+	case 4:
+		a := transport.QPAttr{State: transport.StateRTS, Access: mem.Access(r.d.Byte()) | mem.RemoteWrite, MinRNRTimer: ib.RNRCode(1 + r.d.N(31))}
+		_ = q.Modify(r.now, a, transport.AttrState|transport.AttrAccess|transport.AttrMinRNRTimer)
 	case 2:
 		if ah, err := r.Engine.CreateAH(r.pd, transport.AddressVector{DGID: ib.GIDFromAddr(strangerAddr)}); err == nil {
 			ah.Query()
@@ -121,6 +130,17 @@ func (r *EngineRun) bind(q *qp) {
 func (r *EngineRun) sges(n int) []transport.SGE {
 	m := r.regions[0]
 	at := m.IOVA() + uint64(r.d.U16())
+	if r.d.OneIn(8) && n >= sgePieces { // more than one packet refers to without a copy
+		all := make([]transport.SGE, sgePieces)
+		for i := range all {
+			all[i] = transport.SGE{Addr: at + uint64(i)<<14, Length: uint32(n / sgePieces), LKey: m.LKey()}
+		}
+		all[0].Length += uint32(n % sgePieces)
+		if r.d.OneIn(careless) {
+			all[r.d.N(sgePieces)].LKey ^= 1 << r.d.N(32)
+		}
+		return all
+	}
 	if r.d.OneIn(4) && n > 2 {
 		cut := 1 + r.d.N(n-1)
 		return []transport.SGE{{Addr: at, Length: uint32(cut), LKey: m.LKey()}, {Addr: at + 1<<16, Length: uint32(n - cut), LKey: m.LKey()}}
@@ -135,6 +155,9 @@ func (r *EngineRun) postRecv(q *qp) {
 	}
 	r.wrID++
 	wr := transport.RecvWR{ID: r.wrID, SGList: r.sges(n)}
+	if r.d.OneIn(8) { // for immediate data alone: these are counted, and not kept one by one
+		wr = transport.RecvWR{}
+	}
 	var err error
 	if q.i == 1 {
 		err = r.srq.PostRecv(&wr)
@@ -163,12 +186,17 @@ func (r *EngineRun) postSend(q *qp) {
 	}
 	switch wr.Opcode {
 	case transport.WRCompareSwap, transport.WRFetchAdd, transport.WRAtomicWrite:
+		if wr.Opcode == transport.WRAtomicWrite && r.d.OneIn(2) {
+			break // of the value in the request
+		}
 		wr.SGList = r.sges(8)
 	case transport.WRFlush:
 	default:
 		if n <= 64 && wr.Opcode != transport.WRRead && r.d.OneIn(2) {
 			wr.Flags |= transport.SendInline
-			wr.Inline = s.payload[:n]
+			if wr.Inline = s.payload[:n]; r.d.OneIn(4) {
+				wr.Inline, wr.SGList = nil, r.sges(n)
+			}
 			break
 		}
 		wr.SGList = r.sges(n)

@@ -2,9 +2,11 @@ package grammar
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"time"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/mem"
@@ -34,6 +36,7 @@ type EngineRun struct {
 	wcs       []transport.WC
 	frame     []byte
 	wrID      uint64
+	traced    transport.TraceEvent // the last one
 
 	// Said, Heard, Posted, Done, Lives and Events count: packets to the engine and from it, work requests that it took, completions,
 	// connections made, and asynchronous events.
@@ -61,6 +64,8 @@ const (
 	guardByte  = 0xa5
 	batchBytes = 8
 	mostSent   = 4096 // batches that may follow one step
+	cqSize     = 4096
+	sgePieces  = 6
 )
 
 var (
@@ -82,7 +87,7 @@ func NewEngineRun(d *Dice) (*EngineRun, error) {
 	if r.pd, err = r.table.AllocPD(); err != nil {
 		return nil, err
 	}
-	flags := d.Byte()
+	flags, more := d.Byte(), d.Byte()
 	cfg := transport.Config{
 		GIDs: []netip.Addr{engineAddr}, MTU: ib.MTU4096, Mem: r.table, Rand: rng, GSO: flags&1 != 0,
 		Tuning: transport.Tuning{GoBackN: flags&2 == 0, EndToEndCredits: flags&4 != 0, WholeMessages: flags&8 != 0, PatientRetries: flags&16 != 0, DisableAckCoalesce: flags&224 == 224},
@@ -91,15 +96,27 @@ func NewEngineRun(d *Dice) (*EngineRun, error) {
 	if flags&96 == 96 {
 		cfg.Room = transport.Room{Size: 1 << 16, PerPacket: 256, PerByte: 1}
 	}
+	if more&6 == 6 {
+		cfg.Tracer = r
+	}
+	if more&24 == 24 {
+		cfg.Tuning.LossProbe, cfg.Tuning.SeqNAKRearm, cfg.Tuning.MaxUnackedPackets = -1, time.Millisecond, 16
+	}
 	if r.Engine, err = transport.New(cfg); err != nil {
 		return nil, err
 	}
-	for i := range r.cqs {
-		if r.cqs[i], err = r.Engine.CreateCQ(4096, nil); err != nil {
-			return nil, err
-		}
+	if more&1 != 0 { // as a program in C has it
+		r.cqs[0], err = r.Engine.CreateRingCQ(cqSize, make([]byte, transport.RingBytes(cqSize)), nil)
+	} else {
+		r.cqs[0], err = r.Engine.CreateCQ(cqSize, nil)
 	}
-	if r.srq, err = r.Engine.CreateSRQ(r.pd, transport.SRQAttr{MaxWR: 32, MaxSGE: 2}, nil); err != nil {
+	if err != nil {
+		return nil, err
+	}
+	if r.cqs[1], err = r.Engine.CreateCQ(cqSize, nil); err != nil {
+		return nil, err
+	}
+	if r.srq, err = r.Engine.CreateSRQ(r.pd, transport.SRQAttr{MaxWR: 32, MaxSGE: sgePieces}, nil); err != nil {
 		return nil, err
 	}
 	all := mem.LocalWrite | mem.RemoteWrite | mem.RemoteRead | mem.RemoteAtomic | mem.FlushGlobal | mem.MWBind
@@ -156,10 +173,12 @@ func (r *EngineRun) create() error {
 func (r *EngineRun) make(q *qp) error {
 	a := transport.QPInitAttr{
 		Type: [engineQPs]ib.Transport{ib.RC, ib.RC, ib.UC, ib.UD, ib.RC, ib.RC, ib.RC, ib.UC}[q.i%engineQPs], PD: r.pd, SendCQ: r.cqs[0], RecvCQ: r.cqs[1],
-		Caps:   transport.QPCaps{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: 3, MaxRecvSGE: 2, MaxInline: 64},
+		Caps:   transport.QPCaps{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: sgePieces, MaxRecvSGE: sgePieces, MaxInline: 64},
 		SigAll: q.i == 5,
 	}
 	switch q.i % engineQPs {
+	case 0:
+		a.Congestion = &cc.Config{Algorithm: cc.ByDelay, Target: 20 * time.Microsecond}
 	case 1:
 		a.SRQ = r.srq
 	case 4:
@@ -180,6 +199,7 @@ func (r *EngineRun) make(q *qp) error {
 
 // connect takes a queue pair from RESET to RTS, and mostly that far.
 func (r *EngineRun) connect(q *qp) error {
+	r.Engine.SetMTU(ib.MTU4096) // what the application may have changed
 	mtu := [...]ib.MTU{ib.MTU256, ib.MTU1024, ib.MTU256, ib.MTU4096}[r.d.N(4)]
 	next, first := ib.PSN(r.d.U32())&ib.PSNMask, ib.PSN(r.d.U32())&ib.PSNMask
 	if r.d.OneIn(2) {
@@ -204,6 +224,10 @@ func (r *EngineRun) connect(q *qp) error {
 		steps[2] |= transport.AttrTimeout | transport.AttrRetryCnt | transport.AttrRNRRetry | transport.AttrMaxRdAtomic
 	case ib.UD:
 		steps[0], steps[1] = transport.AttrQKey, 0
+	}
+	if q.conn.Type == ib.RC && r.d.OneIn(4) {
+		a.MaxUnackedPackets, a.SilenceNs = r.d.N(64), int64(r.d.U16())<<10
+		steps[2] |= transport.AttrWindow | transport.AttrSilence
 	}
 	steps[0] |= transport.AttrPKeyIndex | transport.AttrPort
 	for i, s := range []transport.QPState{transport.StateInit, transport.StateRTR, transport.StateRTS} {
@@ -255,6 +279,9 @@ func (r *EngineRun) Step() error {
 			x.Src = strangerAddr
 			if r.d.OneIn(2) {
 				x.Src, x.Dst = speakerAddr, groupAddr
+				if len(b) >= ib.BTHBytes && r.d.OneIn(2) {
+					b[5], b[6], b[7] = 0xff, 0xff, 0xff
+				}
 			}
 		}
 		if p.BadICRC || r.d.OneIn(16) {
@@ -264,13 +291,20 @@ func (r *EngineRun) Step() error {
 		n++
 	}
 	r.Said += uint64(n)
-	r.Engine.HandleUnverified(r.now, r.rx[:n], r)
+	if r.d.OneIn(8) {
+		r.Engine.HandlePackets(r.now, r.rx[:n])
+	} else {
+		r.Engine.HandleUnverified(r.now, r.rx[:n], r)
+	}
 	r.now += int64(r.d.N(64)) * 100
 	if at, ok := r.Engine.NextTimeout(); ok && at <= r.now {
 		r.Engine.HandleTimeout(r.now)
 	}
 	return r.transmit()
 }
+
+// Trace takes an event.
+func (r *EngineRun) Trace(ev transport.TraceEvent) { r.traced = ev }
 
 // Check says of each packet that is not verified that it is right, mostly.
 func (r *EngineRun) Check(int, *transport.RxPacket) bool { return !r.d.OneIn(8) }
@@ -401,6 +435,9 @@ func (r *EngineRun) Finish() error {
 		}
 	}
 	r.poll()
+	if err := errors.Join(r.srq.Destroy(), r.cqs[0].Destroy(), r.cqs[1].Destroy()); err != nil {
+		return err
+	}
 	if at, armed := r.Engine.NextTimeout(); armed {
 		return fmt.Errorf("grammar: a timer for %d outlived the queue pairs", at)
 	}

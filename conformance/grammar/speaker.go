@@ -77,6 +77,7 @@ type Speaker struct {
 	pastNext int
 	held     []held
 	payload  [8192]byte
+	keptMap  [2 * mostAsked / 8]byte
 	buf      []byte
 	pk       ib.Packet
 
