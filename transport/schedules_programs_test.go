@@ -410,6 +410,7 @@ func schedulePrograms() []*program {
 	for _, k := range []string{"w3 w2", "r3 r2", "w1 r3 w1", "s1 r2 f1", "w2 r2"} {
 		add(k, "", 2, 0, 0, 0, both(trips, selectively)).always = true
 	}
+	add("w2", "W1", 1, 0, 0, 0, lazy).always = true // refused with a NAK to send
 	for _, k := range []string{"r1 f1", "w2 w1", "r2"} {
 		add(k, "", 2, 0, 0, 1, silence).always = true
 		add(k, "", 2, 0, 0, 1, both(silence, selectively)).always = true
