@@ -121,12 +121,14 @@ func parseStat(s string) (name, still string) {
 // frozen reports whether the control group (version 2) of a process is frozen, as by docker pause.
 func frozen(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
-	if err != nil {
-		return false
-	}
-	for _, line := range strings.Split(string(b), "\n") {
-		if dir, ok := strings.CutPrefix(line, "0::"); ok {
-			events, err := os.ReadFile(path.Join("/sys/fs/cgroup", path.Clean("/"+dir), "cgroup.events"))
+	return err == nil && frozenIn("/sys/fs/cgroup", string(b))
+}
+
+// frozenIn is the same of what /proc says of the process, with the control groups in a folder.
+func frozenIn(root, groups string) bool {
+	for line := range strings.Lines(groups) {
+		if dir, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
+			events, err := os.ReadFile(path.Join(root, path.Clean("/"+dir), "cgroup.events"))
 			return err == nil && strings.Contains(string(events), "frozen 1")
 		}
 	}

@@ -5,6 +5,7 @@ package peer
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -57,6 +58,7 @@ func TestParseStat(t *testing.T) {
 		"12 (gone) Z 1":     {"gone", "dead (state Z)"},
 		"":                  {"?", ""},
 		") (":               {"?", ""},
+		"(first) T 1":       {"first", "stopped (state T)"},
 		"12 (no state at)":  {"no state at", ""},
 	} {
 		name, still := parseStat(s)
@@ -94,4 +96,18 @@ func TestHolders(t *testing.T) {
 	require.Len(t, Holders(st.Ino, 1), 1)
 	require.Empty(t, Holders(1<<62, 10))
 	require.NoError(t, CheckPID(cmd.Process.Pid))
+	require.ErrorIs(t, CheckPID(1<<30), syscall.ENOENT)
+}
+
+func TestFrozen(t *testing.T) {
+	root := t.TempDir()
+	for name, events := range map[string]string{"still": "populated 1\nfrozen 1\n", "busy": "populated 1\nfrozen 0\n"} {
+		require.NoError(t, os.Mkdir(filepath.Join(root, name), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(root, name, "cgroup.events"), []byte(events), 0o600))
+	}
+	require.True(t, frozenIn(root, "0::/still\n"))
+	require.True(t, frozenIn(root, "1:cpu:/busy\n0::/../still\n"), "what is outside of the namespace is not found by its name")
+	require.False(t, frozenIn(root, "0::/busy\n"))
+	require.False(t, frozenIn(root, "0::/gone\n"))
+	require.False(t, frozenIn(root, "1:cpu:/still\n"))
 }
