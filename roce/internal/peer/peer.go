@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 
 	"github.com/goroce/goroce/internal/unix"
 )
@@ -55,15 +56,18 @@ func Trusts(fd int) error {
 }
 
 // ambiguous reports whether a number of a user may stand for several.
-func ambiguous(uid int) bool {
+func ambiguous(uid int) bool { return ambiguousIn("/proc", uid) }
+
+// ambiguousIn is the same with /proc in another folder.
+func ambiguousIn(proc string, uid int) bool {
 	overflow := 65534
-	if b, err := os.ReadFile("/proc/sys/kernel/overflowuid"); err == nil {
+	if b, err := os.ReadFile(path.Join(proc, "sys/kernel/overflowuid")); err == nil {
 		_, _ = fmt.Sscan(string(b), &overflow)
 	}
 	if uid != overflow {
 		return false
 	}
-	f, err := os.Open("/proc/self/uid_map")
+	f, err := os.Open(path.Join(proc, "self/uid_map"))
 	if err != nil {
 		return true
 	}

@@ -50,6 +50,24 @@ func TestMapsAll(t *testing.T) {
 	require.False(t, ambiguous(os.Geteuid()+1))
 }
 
+// The number that stands for all that are not mapped is told by the kernel, and known without it.
+func TestAmbiguous(t *testing.T) {
+	proc := t.TempDir()
+	write := func(name, s string) {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(proc, name)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(proc, name), []byte(s), 0o600))
+	}
+	require.True(t, ambiguousIn(proc, 65534), "nothing is known of the users")
+	require.False(t, ambiguousIn(proc, 777))
+	write("sys/kernel/overflowuid", "777\n")
+	write("self/uid_map", "0 0 4294967295\n")
+	require.False(t, ambiguousIn(proc, 777), "all are mapped")
+	write("self/uid_map", "0 1000 1\n")
+	require.True(t, ambiguousIn(proc, 777))
+	require.False(t, ambiguousIn(proc, 65534))
+	require.False(t, ambiguousIn(proc, 0))
+}
+
 func TestParseStat(t *testing.T) {
 	for s, want := range map[string][2]string{
 		"12 (a b) c) T 1 2": {"a b) c", "stopped (state T)"},
