@@ -135,3 +135,59 @@ func TestParseRoute(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, Route{Type: unix.RTN_UNICAST, Index: 3, Gateway: gateway, MTU: 1400}, r)
 }
+
+func TestStates(t *testing.T) {
+	for flags, up := range map[uint32]bool{unix.IFF_UP | unix.IFF_LOWER_UP: true, unix.IFF_UP: false, unix.IFF_LOWER_UP: false} {
+		require.Equal(t, up, (&Link{Flags: flags}).Up(), "%#x", flags)
+	}
+	for flags, usable := range map[uint32]bool{
+		0: true, unix.IFA_F_TENTATIVE: false, unix.IFA_F_TENTATIVE | unix.IFA_F_OPTIMISTIC: true, unix.IFA_F_OPTIMISTIC: true, unix.IFA_F_DADFAILED: false,
+		unix.IFA_F_DADFAILED | unix.IFA_F_TENTATIVE | unix.IFA_F_OPTIMISTIC: false,
+	} {
+		require.Equal(t, usable, (&Address{Flags: flags}).Usable(), "%#x", flags)
+	}
+}
+
+// A message that is shorter than its fixed part says nothing.
+func TestShortMessages(t *testing.T) {
+	_, ok := parseLink(make([]byte, unix.SizeofIfInfomsg-1))
+	require.False(t, ok)
+	_, ok = parseAddress(make([]byte, unix.SizeofIfAddrmsg-1))
+	require.False(t, ok)
+	_, ok = parseNeighbour(make([]byte, unix.SizeofNdMsg-1))
+	require.False(t, ok)
+	_, ok = parseRoute(make([]byte, unix.SizeofRtMsg-1))
+	require.False(t, ok)
+	r, ok := parseRoute(make([]byte, unix.SizeofRtMsg))
+	require.True(t, ok)
+	require.Zero(t, r)
+}
+
+// Without IFA_FLAGS there are those of the fixed part.
+func TestAddressFlags(t *testing.T) {
+	attrs := netlink.NewAttributeEncoder()
+	attrs.Bytes(unix.IFA_LOCAL, []byte{192, 0, 2, 1})
+	b, err := attrs.Encode()
+	require.NoError(t, err)
+	a, ok := parseAddress(append([]byte{unix.AF_INET, 24, unix.IFA_F_TENTATIVE, 9, 5, 0, 0, 0}, b...))
+	require.True(t, ok)
+	require.Equal(t, netip.MustParseAddr("192.0.2.1"), a.Addr)
+	require.EqualValues(t, unix.IFA_F_TENTATIVE, a.Flags)
+}
+
+func TestClosed(t *testing.T) {
+	c, err := Dial()
+	if err != nil {
+		t.Skipf("no rtnetlink: %v", err)
+	}
+	require.NoError(t, c.Close())
+	_, err = c.Links()
+	require.Error(t, err)
+}
+
+// What is neither an interface, nor a neighbour, nor an address, is about routes.
+func TestTell(t *testing.T) {
+	var got []Event
+	tell(func(e Event) { got = append(got, e) }, netlink.Message{Header: netlink.Header{Type: unix.RTM_NEWROUTE}})
+	require.Equal(t, []Event{{Routes: true}}, got)
+}
