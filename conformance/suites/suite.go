@@ -45,7 +45,7 @@ type Turn struct {
 }
 
 // All are the suites.
-func All() []Suite { return []Suite{ucx(), fabtests(), perftest(), pyverbs(), iser()} }
+func All() []Suite { return []Suite{ucx(), fabtests(), perftest(), pyverbs(), iser(), fio()} }
 
 // Names are those of all suites.
 func Names() (names []string) {

@@ -213,3 +213,39 @@ func TestISERVerdict(t *testing.T) {
 		t.Errorf("the list has %d tests: %q", len(m), m)
 	}
 }
+
+func TestFIOVerdict(t *testing.T) {
+	for _, c := range []struct {
+		said string
+		end  error
+		want Outcome
+	}{
+		{"fio: waiting for connection\n", nil, Pass},
+		{"fio: Server's block size (4096) must be greater than or equal to the client's block size (65536)!\n", errRunning, Skip},
+		{"verify: bad magic header e035, wanted acca\n", errRunning, Fail},
+	} {
+		got, _ := fioVerdict(c.said, c.end)
+		require.Equal(t, c.want, got, c.said)
+	}
+}
+
+// The results of fio are of rows that there are.
+func TestFIORows(t *testing.T) {
+	f, err := os.Open("results.txt")
+	require.NoError(t, err)
+	defer f.Close()
+	all, err := ReadResults(f)
+	require.NoError(t, err)
+	var names []string
+	for _, row := range fioRows() {
+		names = append(names, row.name())
+	}
+	n := 0
+	for _, r := range all {
+		if r.Suite == "fio" {
+			require.Contains(t, names, r.Test)
+			n++
+		}
+	}
+	require.Equal(t, len(Sites)*len(names), n)
+}
