@@ -312,6 +312,38 @@ func TestPipeline(t *testing.T) {
 	})
 }
 
+// Two requests that are under way at once take no longer than one: the follower does not wait until the leader has its answer.
+func TestOverlap(t *testing.T) {
+	sim.Test(t, sim.Config{Seed: 1}, func(t *testing.T, fabric *sim.Fabric) {
+		a, b := transport(t, fabric, 0, 0), transport(t, fabric, 1, 0)
+		answers(t, b, func(rpc raft.RPC) { rpc.Respond(&raft.AppendEntriesResponse{}, nil) })
+		p, err := a.AppendEntriesPipeline("b", b.LocalAddr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		took := func(n int) time.Duration {
+			begin := time.Now()
+			go func() {
+				for range n {
+					if _, err := p.AppendEntries(&raft.AppendEntriesRequest{}, new(raft.AppendEntriesResponse)); err != nil {
+						t.Error(err)
+					}
+				}
+			}()
+			for range n {
+				if err := (<-p.Consumer()).Error(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return time.Since(begin)
+		}
+		if one, two := took(1), took(2); two > one*3/2 {
+			t.Errorf("two requests take %v, one %v", two, one)
+		}
+	})
+}
+
 // A peer that writes rubbish into its ring loses its connection, and nothing else happens.
 func TestRubbish(t *testing.T) {
 	sim.Test(t, sim.Config{Seed: 1}, func(t *testing.T, fabric *sim.Fabric) {

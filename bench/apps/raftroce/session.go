@@ -139,6 +139,33 @@ type follower struct {
 	ring *verbs.MR
 	at   int
 	out  []byte
+	// What answers are sent from, in turn.
+	answers *verbs.MR
+	sent    [answersUnderWay]*roce.Pending
+	count   int
+}
+
+const (
+	answerBytes     = 4 << 10 // the longest answer, which the receive buffers of config have room for
+	answersUnderWay = 4
+)
+
+// answer sends an answer, and does not wait until the peer has it: the next request may be here already. With a wait, a
+// connection had one request a round trip, so that of two under way the second took two.
+func (f *follower) answer(ctx context.Context, b []byte) (err error) {
+	if len(b) > answerBytes {
+		return fmt.Errorf("raftroce: an answer of %d bytes; %d are the most", len(b), answerBytes)
+	}
+	slot := f.count % answersUnderWay
+	if p := f.sent[slot]; p != nil {
+		if err := p.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	copy(f.answers.Bytes()[slot*answerBytes:], b)
+	f.sent[slot], err = f.c.StartSend(ctx, f.answers.SGE(slot*answerBytes, len(b)))
+	f.count++
+	return err
 }
 
 // next waits for the next request and returns where it is in the ring.
@@ -166,6 +193,9 @@ func (t *Transport) serve(ctx context.Context, c *roce.Conn) error {
 		return err
 	}
 	f := &follower{t: t, c: c, ring: ring}
+	if f.answers, err = c.Register(make([]byte, answersUnderWay*answerBytes), 0); err != nil {
+		return err
+	}
 	for {
 		b, err := f.next(ctx)
 		if errors.Is(err, io.EOF) {
@@ -184,7 +214,7 @@ func (t *Transport) serve(ctx context.Context, c *roce.Conn) error {
 		} else {
 			f.out = encode(append(f.out[:0], answerOK), response)
 		}
-		if err := c.Send(ctx, f.out); err != nil {
+		if err := f.answer(ctx, f.out); err != nil {
 			return err
 		}
 	}

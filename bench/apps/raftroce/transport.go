@@ -72,7 +72,7 @@ func New(ctx context.Context, cfg Config) (*Transport, error) {
 // config is that of connections in both directions. Peers that are silent for longer than a request
 // may take are gone: what was asked of them fails then, and raft tries again.
 func (t *Transport) config() roce.ConnConfig {
-	return roce.ConnConfig{Device: t.cfg.Device, KeepAlive: time.Second, SilenceTimeout: t.cfg.Timeout, RecvBytes: 4 << 10}
+	return roce.ConnConfig{Device: t.cfg.Device, KeepAlive: time.Second, SilenceTimeout: t.cfg.Timeout, RecvBytes: answerBytes}
 }
 
 // Close ends the listener and all connections.
