@@ -31,6 +31,7 @@ type Flows struct {
 	RED        sim.RED
 	Congestion cc.Config
 	Seed       uint64
+	Peers      int // to how many others a host sends, all at distances drawn once; 0: to all of them
 }
 
 // FlowResult is what a run of Flows tells.
@@ -97,24 +98,22 @@ type flow struct {
 // flowHost is a host, the ends of its queue pairs, and its flows.
 type flowHost struct {
 	device *verbs.Device
+	pd     *verbs.PD
 	cq     *verbs.CQ
 	mr     *verbs.MR
-	qps    [][ways]*verbs.QP // by the host at the other end
-	busy   [][ways]int       // flows on each
-	flows  []flow            // by the ID of the work request
+	to     []int                    // where it sends
+	qps    map[int]*[ways]*verbs.QP // by the host at the other end
+	busy   map[int]*[ways]int       // flows on each
+	flows  []flow                   // by the ID of the work request
 }
 
 // draw draws the flows of a host.
-func (f Flows) draw(from int) (flows []flow) {
+func (f Flows) draw(from int, to []int) (flows []flow) {
 	rng := rand.New(rand.NewPCG(f.Seed, 100+uint64(from)))
 	// Between two of them, ns.
 	mean := meanFlow * float64(flowMTU.Bytes()+headers) / float64(flowMTU.Bytes()) * 8e9 / (f.Load * float64(f.Rate))
 	for at := rng.ExpFloat64() * mean; at < float64(f.For); at += rng.ExpFloat64() * mean {
-		to := rng.IntN(f.Hosts - 1)
-		if to >= from {
-			to++
-		}
-		flows = append(flows, flow{at: time.Duration(at), to: to, bytes: flowBytes(rng)})
+		flows = append(flows, flow{at: time.Duration(at), to: to[rng.IntN(len(to))], bytes: flowBytes(rng)})
 	}
 	return flows
 }
@@ -134,22 +133,61 @@ func (f Flows) Run() (*FlowResult, error) {
 
 func (f Flows) run(fabric *sim.Fabric, pipe sim.Pipe, r *FlowResult) error {
 	tree := NewTree(fabric, f.Hosts, pipe, f.Seed)
-	hosts := make([]*flowHost, f.Hosts)
-	for i := range hosts {
-		var err error
-		if hosts[i], err = f.host(fabric, i); err != nil {
-			return err
+	hosts, err := f.connected(fabric, tree)
+	if err == nil {
+		err = f.send(fabric, tree, hosts, r)
+	}
+	st := fabric.Stats()
+	r.Sent, r.Dropped = st.Sent, st.Overflowed
+	for _, h := range hosts {
+		r.Again += h.device.Counters().RetransmittedPkts
+		err = errors.Join(err, h.device.Close())
+	}
+	return err
+}
+
+// targets are the hosts to which one sends.
+func (f Flows) targets(from int) (to []int) {
+	if f.Peers == 0 {
+		for i := range f.Hosts {
+			if i != from {
+				to = append(to, i)
+			}
 		}
-		defer hosts[i].device.Close()
+		return to
+	}
+	for _, far := range rand.New(rand.NewPCG(f.Seed, 3)).Perm(f.Hosts - 1)[:min(f.Peers, f.Hosts-1)] {
+		to = append(to, (from+1+far)%f.Hosts)
+	}
+	return to
+}
+
+// connected makes the hosts, and queue pairs between those of which one sends to the other. What it made is returned with an error, too.
+func (f Flows) connected(fabric *sim.Fabric, tree *Tree) (hosts []*flowHost, err error) {
+	memory := make([]byte, largest) // of all hosts: nobody looks at what is in it
+	for i := range f.Hosts {
+		h, err := f.host(fabric, i, memory)
+		if err != nil {
+			return hosts, err
+		}
+		hosts = append(hosts, h)
 	}
 	for a := range hosts {
 		for b := range a {
+			if !slices.Contains(hosts[a].to, b) && !slices.Contains(hosts[b].to, a) {
+				continue
+			}
 			tree.Connect(a, b)
 			if err := connectFlows(hosts, a, b); err != nil {
-				return err
+				return hosts, err
 			}
 		}
 	}
+	return hosts, nil
+}
+
+// send sends what there is to send, and waits for the end of it.
+func (f Flows) send(fabric *sim.Fabric, tree *Tree, hosts []*flowHost, r *FlowResult) error {
 	errs := make([]error, 2*f.Hosts)
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -164,47 +202,31 @@ func (f Flows) run(fabric *sim.Fabric, pipe sim.Pipe, r *FlowResult) error {
 		})
 	}
 	all.Wait()
-	st := fabric.Stats()
-	r.Sent, r.Dropped = st.Sent, st.Overflowed
-	for _, h := range hosts {
-		r.Again += h.device.Counters().RetransmittedPkts
-	}
 	return errors.Join(errs...)
 }
 
-func (f Flows) host(fabric *sim.Fabric, i int) (*flowHost, error) {
+func (f Flows) host(fabric *sim.Fabric, i int, memory []byte) (*flowHost, error) {
 	l, err := fabric.Link(Addr(i))
 	if err != nil {
 		return nil, err
 	}
 	conf := f.Congestion
 	conf.LineRate = cc.Rate(f.Rate) / 8
-	h := &flowHost{qps: make([][ways]*verbs.QP, f.Hosts), busy: make([][ways]int, f.Hosts), flows: f.draw(i)}
+	h := &flowHost{qps: map[int]*[ways]*verbs.QP{}, busy: map[int]*[ways]int{}, to: f.targets(i)}
+	h.flows = f.draw(i, h.to)
 	h.device, err = verbs.Open(verbs.Config{Link: l, Rand: fabric.Rand(), Tuning: transport.Tuning{
 		MaxUnackedPackets: f.Window, GoBackN: f.GoBackN, LossProbe: 100 * time.Microsecond, Congestion: conf}})
 	if err != nil {
 		return nil, err
 	}
-	pd, err := h.device.AllocPD()
-	if err != nil {
+	if h.pd, err = h.device.AllocPD(); err != nil {
 		return nil, err
 	}
 	if h.cq, err = h.device.CreateCQ(4096, nil); err != nil {
 		return nil, err
 	}
-	if h.mr, err = pd.RegisterMR(make([]byte, largest), verbs.AccessAll, nil); err != nil {
+	if h.mr, err = h.pd.RegisterMR(memory, verbs.AccessAll, nil); err != nil {
 		return nil, err
-	}
-	for j := range h.qps {
-		if j == i {
-			continue
-		}
-		for way := range ways {
-			h.qps[j][way], err = pd.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: h.cq, Caps: verbs.QPCaps{MaxSendWR: 64}})
-			if err != nil {
-				return nil, err
-			}
-		}
 	}
 	return h, nil
 }
@@ -214,6 +236,17 @@ func connectFlows(hosts []*flowHost, a, b int) error {
 	attr := verbs.DefaultConnAttr()
 	attr.Timeout = 7 // 524 us: longer than all queues of a way
 	attr.SilenceTimeout = time.Second
+	for _, ends := range [][2]int{{a, b}, {b, a}} {
+		h, to := hosts[ends[0]], ends[1]
+		h.qps[to], h.busy[to] = new([ways]*verbs.QP), new([ways]int)
+		for way := range ways {
+			var err error
+			h.qps[to][way], err = h.pd.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: h.cq, Caps: verbs.QPCaps{MaxSendWR: 64}})
+			if err != nil {
+				return err
+			}
+		}
+	}
 	var all error
 	for way := range ways {
 		x, y := hosts[a].qps[b][way], hosts[b].qps[a][way]
@@ -230,7 +263,7 @@ func (h *flowHost) post(fabric *sim.Fabric, hosts []*flowHost) error {
 		time.Sleep(time.Until(begin.Add(fl.at)))
 		fabric.Turn()
 		fl.begin = time.Now()
-		dst, busy := hosts[fl.to].mr, &h.busy[fl.to]
+		dst, busy := hosts[fl.to].mr, h.busy[fl.to]
 		fl.way = slices.Index(busy[:], slices.Min(busy[:]))
 		busy[fl.way]++
 		err := h.qps[fl.to][fl.way].PostSend(&verbs.SendWR{ID: uint64(i), Opcode: verbs.WRWrite, Flags: verbs.SendSignaled,

@@ -9,6 +9,7 @@
 //	apps raft -kill 100   kill and stop its servers, and check what clients saw
 //	apps report           most of them over goroce and TCP, with free CPUs and with contended ones
 //	apps scale            all-reduce on hundreds of hosts of a simulated fat tree
+//	apps logs             hundreds of replicated logs at once on such a fat tree
 //	apps flows            flows of many sizes between random hosts of that tree
 //	apps store            blocks on two replicas, checked
 //	apps store -kill 100  cut the power of its replicas and clients
@@ -26,6 +27,7 @@ import (
 var commands = map[string]func(ctx context.Context, args []string) error{
 	"cache":  cacheMain,
 	"flows":  flowsMain,
+	"logs":   logsMain,
 	"params": paramsMain,
 	"raft":   raftMain,
 	"reduce": reduceMain,
@@ -39,7 +41,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: apps cache|flows|params|raft|reduce|report|scale|store [-h]")
+		fmt.Fprintln(os.Stderr, "usage: apps cache|flows|logs|params|raft|reduce|report|scale|store [-h]")
 		os.Exit(2)
 	}
 	if err := commands[os.Args[1]](ctx, os.Args[2:]); err != nil {
