@@ -31,6 +31,7 @@ type Flows struct {
 	RED        sim.RED
 	Congestion cc.Config
 	Seed       uint64
+	PFC        sim.PFC
 	Peers      int // to how many others a host sends, all at distances drawn once; 0: to all of them
 }
 
@@ -42,6 +43,7 @@ type FlowResult struct {
 	Sent      uint64          // packets that hosts sent
 	Again     uint64          // of these, sent again
 	Dropped   uint64          // by ports of switches
+	Pauses    uint64          // that they asked for
 	Wall      time.Duration   // of the simulation
 }
 
@@ -125,7 +127,7 @@ func (f Flows) Run() (*FlowResult, error) {
 	var err error
 	pipe := cable(f.Rate, f.Cable, f.QueueBytes, f.RED)
 	cfg := network(f.Seed, pipe)
-	cfg.MTU = flowMTU
+	cfg.MTU, cfg.PFC = flowMTU, f.PFC
 	sim.Run(cfg, func(fabric *sim.Fabric) { err = f.run(fabric, pipe, r) })
 	r.Wall = time.Since(begin)
 	return r, err
@@ -138,7 +140,7 @@ func (f Flows) run(fabric *sim.Fabric, pipe sim.Pipe, r *FlowResult) error {
 		err = f.send(fabric, tree, hosts, r)
 	}
 	st := fabric.Stats()
-	r.Sent, r.Dropped = st.Sent, st.Overflowed
+	r.Sent, r.Dropped, r.Pauses = st.Sent, st.Overflowed, st.Pauses
 	for _, h := range hosts {
 		r.Again += h.device.Counters().RetransmittedPkts
 		err = errors.Join(err, h.device.Close())
@@ -178,7 +180,7 @@ func (f Flows) connected(fabric *sim.Fabric, tree *Tree) (hosts []*flowHost, err
 				continue
 			}
 			tree.Connect(a, b)
-			if err := connectFlows(hosts, a, b); err != nil {
+			if err := f.connect(hosts, a, b); err != nil {
 				return hosts, err
 			}
 		}
@@ -215,7 +217,7 @@ func (f Flows) host(fabric *sim.Fabric, i int, memory []byte) (*flowHost, error)
 	h := &flowHost{qps: map[int]*[ways]*verbs.QP{}, busy: map[int]*[ways]int{}, to: f.targets(i)}
 	h.flows = f.draw(i, h.to)
 	h.device, err = verbs.Open(verbs.Config{Link: l, Rand: fabric.Rand(), Tuning: transport.Tuning{
-		MaxUnackedPackets: f.Window, GoBackN: f.GoBackN, LossProbe: 100 * time.Microsecond, Congestion: conf}})
+		MaxUnackedPackets: f.Window, GoBackN: f.GoBackN, LossProbe: f.probe(), Congestion: conf}})
 	if err != nil {
 		return nil, err
 	}
@@ -231,10 +233,21 @@ func (f Flows) host(fabric *sim.Fabric, i int, memory []byte) (*flowHost, error)
 	return h, nil
 }
 
-// connectFlows connects two hosts.
-func connectFlows(hosts []*flowHost, a, b int) error {
+// probe is when a queue pair that hears nothing asks: without PFC soon.
+func (f Flows) probe() time.Duration {
+	if f.PFC != (sim.PFC{}) {
+		return -1
+	}
+	return 100 * time.Microsecond
+}
+
+// connect connects two hosts.
+func (f Flows) connect(hosts []*flowHost, a, b int) error {
 	attr := verbs.DefaultConnAttr()
 	attr.Timeout = 7 // 524 us: longer than all queues of a way
+	if f.PFC != (sim.PFC{}) {
+		attr.Timeout = 14 // 67 ms: nothing is lost, and what is paused must not be sent again
+	}
 	attr.SilenceTimeout = time.Second
 	for _, ends := range [][2]int{{a, b}, {b, a}} {
 		h, to := hosts[ends[0]], ends[1]

@@ -10,7 +10,7 @@
 // propagation delay, a bounded queue, and a hook that decides on ECN marks; [RED] is the usual one.
 // The Down pipes are the ports of the switch: their queues can share a buffer (Config.BufferBytes),
 // and [Link.QueueStats] tells how long they were. [Fabric.Route] leads packets over cables between
-// further switches, [Trunk]s. There is no priority flow control: packets that do not fit are lost.
+// further switches, [Trunk]s. Packets that do not fit are lost or, with Config.PFC, waited for.
 // [Faults] between two addresses lose, duplicate, delay, reorder and corrupt packets;
 // [Fabric.Partition] cuts a pair off.
 //

@@ -25,6 +25,8 @@ type Config struct {
 	BufferBytes int
 	BufferShare float64
 
+	PFC PFC // pauses in place of drops
+
 	// Shuffle makes the seed choose which of the goroutines that can go on is next, rather than the
 	// one that has waited longest, in a simulation whose goroutines take turns: see [Test].
 	Shuffle bool
@@ -50,6 +52,7 @@ type Stats struct {
 	Sent, Delivered                      uint64
 	Lost, Duplicated, Corrupted, Delayed uint64
 	Overflowed                           uint64 // queue full
+	Pauses                               uint64 // pause frames
 	Partitioned                          uint64
 	Unreachable                          uint64 // no such host
 	Marked                               uint64 // CE
@@ -300,6 +303,9 @@ func (f *Fabric) happen(e *event) func() {
 	case departs:
 		e.pipe.mark(f, e.pipe.queued(f.now), e.pkt)
 		f.push(event{at: f.now + e.after, kind: e.next, host: e.host, pkt: e.pkt})
+		return nil
+	case leaves:
+		e.pipe.left(f, e)
 		return nil
 	case timer:
 		e.link.entered = 0

@@ -9,6 +9,7 @@ const (
 	timer                // a device's timer
 	callback             // a function of the test
 	departs              // a packet leaves a queue that marks at departure
+	leaves               // a packet leaves a queue that can be paused
 )
 
 // event is something that will happen.
@@ -21,7 +22,7 @@ type event struct {
 	pkt  *packet
 	fn   func()
 
-	// Of departs: the queue, and which event follows when.
+	// Of departs and leaves: the queue, and which event follows when.
 	pipe  *pipeState
 	next  kind
 	after int64

@@ -18,8 +18,9 @@ type packet struct {
 	src    link.Source // as the receiver will see it
 	tclass uint8
 	ttl    uint8
-	data   []byte // UDP payload
-	hops   int    // trunks that it has passed
+	data   []byte     // UDP payload
+	hops   int        // trunks that it has passed
+	from   *pipeState // by which it came to the switch; nil without PFC
 }
 
 // wireBytes is the size of the packet on a cable.
@@ -36,7 +37,7 @@ func (f *Fabric) alloc() *packet {
 	if n := len(f.free); n > 0 {
 		p := f.free[n-1]
 		f.free = f.free[:n-1]
-		p.data, p.hops = p.data[:0], 0
+		p.data, p.hops, p.from = p.data[:0], 0, nil
 		return p
 	}
 	return &packet{data: make([]byte, 0, ib.MaxPacketBytes)}

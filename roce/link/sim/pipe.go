@@ -39,11 +39,15 @@ type pipeState struct {
 	freeAt int64 // when the last bit of the queue leaves
 	since  int64 // seen covers the time up to here
 	seen   QueueStats
-	peak   int // most bytes that ever waited
+	peak   int     // most bytes that ever waited
+	pauses *pauses // nil without PFC
 }
 
 // queued returns how many bytes wait at now.
 func (p *pipeState) queued(now int64) int {
+	if p.pauses != nil {
+		return p.pauses.bytes
+	}
 	if p.BitsPerSecond == 0 || p.freeAt <= now {
 		return 0
 	}
@@ -54,6 +58,9 @@ func (p *pipeState) queued(now int64) int {
 // the queue was full.
 func (p *pipeState) enter(f *Fabric, n int, pkt *packet) (int64, bool) {
 	p.observe(f.now)
+	if p.canPause(f) {
+		return f.now, p.admit(f, n, pkt)
+	}
 	q := p.queued(f.now)
 	if p.QueueBytes > 0 && q > 0 && q+n > p.QueueBytes || p.egress && q+n > f.bufferRoom() {
 		p.seen.Dropped++
@@ -88,6 +95,12 @@ func (p *pipeState) mark(f *Fabric, q int, pkt *packet) {
 
 // pass schedules the event next for a packet that comes out of the pipe at a time, extra later.
 func (p *pipeState) pass(f *Fabric, at, extra int64, next event) {
+	if p.pauses != nil {
+		next.after = extra
+		p.pauses.queues[next.pkt.priority()] = append(p.pauses.queues[next.pkt.priority()], next)
+		p.start(f)
+		return
+	}
 	if p.Mark != nil && p.MarkDeparting {
 		left := at - int64(p.Latency)
 		f.push(event{at: left, kind: departs, pipe: p, host: next.host, pkt: next.pkt, next: next.kind, after: at + extra - left})

@@ -57,6 +57,10 @@ func (p *pipeState) observe(now int64) {
 	if p.BitsPerSecond == 0 || now <= p.since {
 		return
 	}
+	if p.pauses != nil {
+		p.observeStill(now)
+		return
+	}
 	s := &p.seen
 	s.Observed += time.Duration(now - p.since)
 	perNs := float64(p.BitsPerSecond) / 8e9
@@ -85,6 +89,23 @@ func (p *pipeState) observe(now int64) {
 		s.empty += idle
 	}
 	p.since = now
+}
+
+// observeStill is observe for a queue that changes at its events only.
+func (p *pipeState) observeStill(now int64) {
+	s, ns, q := &p.seen, now-p.since, p.pauses.bytes
+	p.since = now
+	s.Observed += time.Duration(ns)
+	if q == 0 {
+		s.empty += ns
+		return
+	}
+	bin := (q - 1) / queueBinBytes
+	if bin >= len(s.binsNs) {
+		s.binsNs = append(s.binsNs, make([]int64, bin+1-len(s.binsNs))...)
+	}
+	s.binsNs[bin] += ns
+	s.area += float64(ns) * float64(q)
 }
 
 // QueueStats returns what the queues to and from the switch have seen. down is the egress queue of

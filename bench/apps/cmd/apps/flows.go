@@ -22,13 +22,19 @@ func flowsMain(ctx context.Context, args []string) error {
 	fs.IntVar(&f.Window, "window", 110, "packets that a queue pair has on its way at most: 120 kB are the bandwidth times the delay")
 	fs.Uint64Var(&f.Seed, "seed", 1, "of everything")
 	controls := fs.String("cc", "none,delay,dcqcn-paper", "congestion controls; with dcqcn switches mark")
+	pfc := fs.Bool("pfc", false, "switches pause in place of dropping, when what came over one cable takes as much as the queue, without the way there and back")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
+	if *pfc {
+		f.PFC.HeadroomBytes = int(2*f.Cable.Seconds()*float64(f.Rate)/8) + 3*1200
+		f.PFC.XOFFBytes = f.QueueBytes - f.PFC.HeadroomBytes
+		f.PFC.XONBytes = f.PFC.XOFFBytes - 2*1200
+	}
 	fmt.Printf("WRITEs of 32 B to 3 MB between %d hosts, load %g for %v, 40 Gb/s and 2 us a cable, MTU 1024, queues of %d bytes, a window of %d packets, seed %d; in virtual time.\n\n",
 		f.Hosts, f.Load, f.For, f.QueueBytes, f.Window, f.Seed)
-	fmt.Println("| recovery | control | flows | mean slowdown | mean | p99 | p99 of one packet | packets | sent again | dropped | simulated in |")
-	fmt.Println("|---|---|---|---|---|---|---|---|---|---|---|")
+	fmt.Println("| recovery | switches | control | flows | mean slowdown | p99 slowdown | mean | p99 | p99 of one packet | packets | sent again | dropped | pauses | simulated in |")
+	fmt.Println("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
 	for name := range strings.SplitSeq(*controls, ",") {
 		var err error
 		if f.Congestion.Algorithm, err = cc.ParseAlgorithm(name); err != nil {
@@ -46,9 +52,9 @@ func flowsMain(ctx context.Context, args []string) error {
 			if err != nil {
 				return err
 			}
-			fmt.Printf("| %s | %s | %d | %.2f | %v | %v | %v | %d | %.2f %% | %.2f %% | %v |\n", map[bool]string{false: "selective", true: "go-back-N"}[f.GoBackN], name,
-				len(r.Times), scale.Mean(r.Slowdowns), micros(scale.Mean(r.Times)), micros(scale.Percentile(r.Times, 0.99)), micros(scale.Percentile(r.Small, 0.99)),
-				r.Sent, 100*float64(r.Again)/float64(r.Sent), 100*float64(r.Dropped)/float64(r.Sent), r.Wall.Round(100*time.Millisecond))
+			fmt.Printf("| %s | %s | %s | %d | %.2f | %.1f | %v | %v | %v | %d | %.2f %% | %.2f %% | %d | %v |\n", map[bool]string{false: "selective", true: "go-back-N"}[f.GoBackN],
+				map[bool]string{false: "drop", true: "pause"}[*pfc], name, len(r.Times), scale.Mean(r.Slowdowns), scale.Percentile(r.Slowdowns, 0.99), micros(scale.Mean(r.Times)), micros(scale.Percentile(r.Times, 0.99)), micros(scale.Percentile(r.Small, 0.99)),
+				r.Sent, 100*float64(r.Again)/float64(r.Sent), 100*float64(r.Dropped)/float64(r.Sent), r.Pauses, r.Wall.Round(100*time.Millisecond))
 		}
 	}
 	return nil
