@@ -138,7 +138,8 @@
 //	                                         answered, what is still to come once
 //	peer           a NAK for each packet     the window shrinks to 4 packets (minWindow):
 //	                                         about as many for a NAK that shows progress.
-//	                                         Without progress: once in minEpisodeNs, and a
+//	                                         Without progress: once in a round trip
+//	                                         (minEpisodeNs if none is known), and a
 //	                                         retry each. None ends the queue pair: the ACK
 //	                                         timeout after the last retry does
 //	peer           RNR NAKs for ever         a packet for each, until rnr_retry ends it; 7

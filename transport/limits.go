@@ -108,8 +108,8 @@ const (
 const (
 	// minWindow is the least that loss leaves of the send window, in packets.
 	minWindow = 4
-	// minEpisodeNs is how long after going back a sequence NAK that shows no
-	// progress is taken to be about the same loss.
+	// minEpisodeNs is how long after going back a sequence NAK that shows no progress is taken to
+	// be about the same loss, if no round trip is known.
 	minEpisodeNs = 1e6
 	// minRepeatNs is how long after asking for the rest of a READ a gap in its
 	// responses is taken to be an old one: more than packets overtake each other.

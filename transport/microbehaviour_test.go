@@ -15,7 +15,8 @@ import (
 // nothing of the engine.
 //
 //	L1 go-back-N receiver: a sequence NAK names the first missing PSN; it is not
-//	   repeated sooner than the re-arm time until the gap is repaired; an
+//	   repeated sooner than the re-arm time until the gap is repaired, unless a packet
+//	   behind it has come again, and more than 3 behind that since; an
 //	   acknowledgement never acknowledges what did not arrive.
 //	L2 go-back-N sender: the next PSN is the one after the previous, or the first
 //	   that is not acknowledged, and goes back only if a NAK, a gap in responses
@@ -52,6 +53,9 @@ type watched struct {
 	naked    ib.PSN
 	nakAt    int64
 	nakSent  bool
+	far      ib.PSN          // the highest behind the gap since that NAK, or since packets have begun anew
+	behind   map[ib.PSN]bool // those that have come
+	anew     bool
 	recvs    int  // receive requests that wait
 	refused  bool // the one expected came when there was none: an RNR NAK is owed
 }
@@ -235,9 +239,10 @@ func (w *watcher) sentResponse(f *flight) {
 		if k.PSN != s.expected {
 			w.fail(f, "L1: first missing is %#x", s.expected)
 		}
-		if s.nakSent && s.naked == k.PSN && w.p.now-s.nakAt < w.rearm {
+		if s.nakSent && s.naked == k.PSN && w.p.now-s.nakAt < w.rearm && !s.anew {
 			w.fail(f, "L1: a second NAK after %d ns", w.p.now-s.nakAt)
 		}
+		s.anew = false
 		s.nakSent, s.naked, s.nakAt = true, k.PSN, w.p.now
 	case kind == ib.SyndromeACK:
 		if !k.PSN.Before(s.expected) {
@@ -272,7 +277,7 @@ func (w *watcher) arrived(f *flight) {
 		s := w.side(f.from.peer(), k.DestQP)
 		switch d := k.PSN.Diff(s.expected); {
 		case d == 0:
-			s.nakSent = false
+			s.nakSent, s.behind, s.anew = false, nil, false
 			needs := info.Op == ib.OpSend && info.Pos&ib.First != 0 || info.Op == ib.OpWrite && info.Headers&ib.HasImmDt != 0
 			if s.refused = needs && s.recvs == 0; s.refused {
 				break
@@ -285,6 +290,15 @@ func (w *watcher) arrived(f *flight) {
 			w.counts[1-f.from.i].DuplicateRequest++
 		case d > 0:
 			w.counts[1-f.from.i].OutOfSeqRequest++
+			switch {
+			case s.behind == nil:
+				s.behind, s.far = map[ib.PSN]bool{}, k.PSN
+			case s.behind[k.PSN] && s.far.Diff(k.PSN) > 3:
+				s.anew, s.far = true, k.PSN
+			case s.far.Before(k.PSN):
+				s.far = k.PSN
+			}
+			s.behind[k.PSN] = true
 		}
 		return
 	}

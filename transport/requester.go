@@ -243,6 +243,9 @@ func (sq *requester) sendRequests(now int64, batch []TxPacket) int {
 		n += sq.sendMissing(now, batch[n:])
 	}
 	bounded := qp.e.bounded()
+	if sq.retry.recovering && sq.psn == sq.una {
+		sq.retry.since = now
+	}
 	for n < len(batch) {
 		w := sq.admissible(now)
 		if w == nil || bounded && !sq.hasRoom(w, n == 0) {

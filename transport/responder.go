@@ -39,8 +39,9 @@ type responder struct {
 	out  answerQueue
 	msg  message
 
-	told bool    // the peer knows selective repeat
-	kept reorder // requests that came before their turn
+	told     bool    // the peer knows selective repeat
+	kept     reorder // requests that came before their turn
+	repairNs int64   // from a sequence NAK to what it asks for; 0 if that is not known
 
 	fatal   fatalState
 	base    uint64 // sequence number of the first packet of this connection
@@ -94,7 +95,7 @@ func (r *responder) start(now int64) {
 	r.out.reset()
 	r.nak = nakState{}
 	r.fatal = fatalState{}
-	r.told = false
+	r.told, r.repairNs = false, 0
 	r.kept.clear(r.qp.e)
 }
 
@@ -171,6 +172,7 @@ func (r *responder) execute(now int64, p *ib.Packet, info *ib.OpcodeInfo) {
 		qp.commEstablished()
 	}
 	if r.nak.latch != nakNone {
+		r.repaired(now)
 		r.stopNAK()
 	}
 	v := r.checkSequence(info)

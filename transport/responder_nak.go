@@ -10,9 +10,12 @@ type nakState struct {
 	due      bool // to be sent by the next PollTransmit
 	syndrome ib.Syndrome
 	latch    nakKind
-	repeats  uint8 // NAKs sent for this gap beyond the first
+	repeats  uint8 // NAKs sent for this gap beyond the first, or since what is missing was seen to be lost again
 	seq      uint64
-	againAt  int64 // a NAK for this gap may be sent again, once this one has left
+	firstAt  int64  // when that one left
+	againAt  int64  // a NAK for this gap may be sent again, once this one has left
+	far      int    // how far ahead a packet has been since it was queued
+	seen     uint64 // which of the next 64 have come since: see anew
 }
 
 type nakKind uint8
@@ -33,7 +36,8 @@ type fatalState struct {
 
 // gap handles a packet d beyond the expected one: it is kept (responder_ahead.go) or dropped. The first one of a gap is
 // answered with a sequence NAK that names what is missing (IBTA 9.7.5.2.2). The NAK itself may get lost, so it is repeated if
-// packets still come, or nothing does, some time after it.
+// packets still come, or nothing does, some time after it. If the requester has gone back, and what is missing was lost
+// again, it is repeated at once.
 func (r *responder) gap(now int64, p *ib.Packet, d int) {
 	c := &r.qp.e.counters
 	c.OutOfSeqRequest++
@@ -51,16 +55,54 @@ func (r *responder) gap(now int64, p *ib.Packet, d int) {
 	} else {
 		news = r.keepAhead(now, p, d)
 	}
+	anew := k.anew(d)
 	switch {
 	case k.latch == nakNone || k.latch == nakFar:
 		k.repeats = 0
 	case k.due:
 		return
-	case news && r.told && k.latch == nakSequence:
+	case r.told && k.latch == nakSequence:
+		if !news && now < k.againAt {
+			return
+		}
+	case k.latch == nakSequence && anew:
+		r.repaired(now)
+		k.repeats = 0
 	case now < k.againAt:
 		return
+	case k.latch == nakSequence:
+		k.repeats = min(k.repeats+1, maxNAKRepeats)
 	}
+	k.far, k.seen = d, 0
+	k.anew(d)
 	r.sequenceNAK()
+}
+
+// anew notes a packet d ahead. It reports whether that has come before, and more than a few behind it since: the
+// requester has gone back. It sends what is missing first; so that was lost again.
+func (k *nakState) anew(d int) bool {
+	k.far = max(k.far, d)
+	if d > 64 {
+		return false
+	}
+	bit := uint64(1) << (d - 1)
+	again := k.seen&bit != 0 && d+maxReorder < k.far
+	k.seen |= bit
+	return again
+}
+
+// repaired learns how long a NAK takes to bring what is missing. If it was repeated, the first one did that, or it was lost
+// and the time is too long.
+func (r *responder) repaired(now int64) {
+	k := &r.nak
+	if k.latch != nakSequence || k.due || r.told {
+		return
+	}
+	ns := max(now-k.firstAt, 1)
+	if r.repairNs == 0 {
+		r.repairNs = ns
+	}
+	r.repairNs += (min(ns, 4*r.repairNs) - r.repairNs) / 4
 }
 
 // nearGap returns how far ahead of the expected PSN a packet is believed at
@@ -97,6 +139,9 @@ func (r *responder) sequenceNAK() {
 // cannot have heard of it.
 func (r *responder) nakLeft(now int64) {
 	k := &r.nak
+	if k.repeats == 0 {
+		k.firstAt = now
+	}
 	switch k.latch {
 	case nakSequence:
 		k.againAt = now + r.rearmNs()<<min(k.repeats, maxNAKRepeats)
@@ -106,12 +151,18 @@ func (r *responder) nakLeft(now int64) {
 	}
 }
 
-// rearmNs returns how long the first NAK of a gap is given to take effect.
+// rearmNs returns how long the first NAK of a gap is given to take effect: as long as that takes, if it is known. A
+// requester that goes back does so for each NAK, and what it has sent since the last one is for nothing then. One that is
+// told what is here does not.
 func (r *responder) rearmNs() int64 {
-	if ns := int64(r.qp.e.cfg.Tuning.SeqNAKRearm); ns != 0 {
-		return ns
+	ns := int64(r.qp.e.cfg.Tuning.SeqNAKRearm)
+	if ns == 0 {
+		ns = DefaultSeqNAKRearmNs
 	}
-	return DefaultSeqNAKRearmNs
+	if !r.told {
+		ns = max(ns, min(r.repairNs+r.repairNs/4, maxFarGapNs))
+	}
+	return ns
 }
 
 // nakExpired sends the sequence NAK of a gap that nothing has repaired: again,

@@ -85,6 +85,66 @@ func TestSequenceNAKRepeats(t *testing.T) {
 	r.want("NAK PSN sequence error 100 msn 0")
 }
 
+// A requester that has gone back sends what is behind the gap anew, and if what is missing was lost again, the NAK is
+// repeated at once. Packets that come twice otherwise, or late, do not show that.
+func TestSequenceNAKWhenLostAgain(t *testing.T) {
+	for _, back := range []bool{false, true} {
+		r := newRig(t, rigOpts{tuning: Tuning{GoBackN: back}})
+		w := r.reth(0, 4)
+		behind := func(from, to ib.PSN) {
+			for psn := from; psn <= to; psn++ {
+				r.send(ib.RCWriteOnly, pattern(4, 1), w, at(psn), noAck)
+			}
+		}
+		nak := "NAK PSN sequence error 100 msn 0"
+		behind(102, 109)
+		r.want(nak)
+		r.advance(ms / 4)
+		behind(106, 106) // twice: three have overtaken it
+		behind(101, 101) // late
+		require.Empty(t, r.poll())
+		for range 3 { // and what begins anew is not always the first
+			behind(103, 103)
+			r.want(nak)
+			behind(104, 109)
+			require.Empty(t, r.poll())
+			r.advance(ms / 4)
+		}
+		// The time without a sign counts from the last one.
+		r.advance(2*ms - ms/4 - 1)
+		require.Empty(t, r.poll())
+		r.advance(1)
+		r.want(nak)
+	}
+}
+
+// A NAK is not repeated before what it asks for can have come, once it is known how long that takes; before, ever more rarely.
+func TestSequenceNAKWaitsForRepair(t *testing.T) {
+	r := newRig(t, rigOpts{tuning: Tuning{GoBackN: true}})
+	w := r.reth(0, 4)
+	for gap, want := range []int{4, 0, 0} {
+		missing := rigPSN + ib.PSN(2*gap)
+		r.send(ib.RCWriteOnly, pattern(4, 1), w, at(missing+1), noAck)
+		require.Len(t, r.poll(), 1)
+		naks := 0
+		for i := range ib.PSN(40) { // a round trip, in which more packets come
+			r.advance(ms)
+			r.send(ib.RCWriteOnly, pattern(4, 1), w, at(missing+2+i), noAck)
+			naks += len(r.poll())
+		}
+		require.Equal(t, want, naks, "gap %d", gap)
+		r.send(ib.RCWriteOnly, pattern(4, 1), w, at(missing), noAck)
+		r.send(ib.RCWriteOnly, pattern(4, 1), w, at(missing+1), noAck)
+	}
+	// It may be lost: then it is.
+	r.send(ib.RCWriteOnly, pattern(4, 1), w, at(rigPSN+8), noAck)
+	require.Len(t, r.poll(), 1)
+	r.advance(50*ms - 1)
+	require.Empty(t, r.poll())
+	r.advance(1)
+	require.Len(t, r.poll(), 1)
+}
+
 func TestReceiverNotReady(t *testing.T) {
 	r := newRig(t, rigOpts{})
 	w := r.reth(0, 4)

@@ -1,6 +1,10 @@
 package transport
 
-import "github.com/goroce/goroce/ib"
+import (
+	"cmp"
+
+	"github.com/goroce/goroce/ib"
+)
 
 // retryState is what the requester knows of losses. A loss episode begins when
 // it goes back and ends when something new is acknowledged, or the timer
@@ -15,7 +19,8 @@ type retryState struct {
 	rnrPSN     ib.PSN // of the request that was not taken
 	newest     ib.PSN // of the responses behind a gap since the requester went back
 	timeouts   uint32 // since RTS
-	since      int64  // when that was
+	since      int64  // when the first packet left then
+	tripNs     int64  // the shortest time from then to progress; 0 if that is not known
 	back       bool   // una has not reached backEnd since
 	backEnd    ib.PSN // end then
 	doubted    bool   // a sequence NAK came after the last retry had left, and the ACK timer decides
@@ -48,6 +53,9 @@ func (r *retryState) heard(a *QPAttr) {
 // whether that may have waited for what was missing.
 func (r *retryState) onProgress(sq *requester, now int64) (trip, late bool) {
 	r.refill(&sq.qp.attr)
+	if trip := now - r.since; r.recovering && (r.tripNs == 0 || trip < r.tripNs) {
+		r.tripNs = trip
+	}
 	r.recovering, r.doubted = false, false
 	if r.back && !sq.una.Before(r.backEnd) {
 		r.back = false
@@ -302,7 +310,7 @@ func (sq *requester) onSequenceNAK(now int64) {
 		return
 	}
 	r.heard(&sq.qp.attr)
-	if r.recovering && (sq.psn == sq.una || now-r.since < max(minEpisodeNs, 4*sq.rtt.smoothed)) {
+	if r.recovering && (sq.psn == sq.una || now-r.since < sq.episodeNs()) {
 		return // also if nothing has left since: it cannot have been lost again
 	}
 	if r.left == 0 && sq.qp.attr.RetryCnt != 0 && sq.qp.timerSet(timerAck) {
@@ -315,6 +323,22 @@ func (sq *requester) onSequenceNAK(now int64) {
 	sq.qp.congestionNAK(now)
 	sq.closeForLoss(now)
 	sq.goBack(now)
+}
+
+// episodeNs is how long after going back a sequence NAK that shows no progress is taken to be about the same loss. A
+// responder tells of a gap once, and again if what it gets begins anew behind that, which takes a round trip. Others tell
+// of it again some milliseconds later: where a round trip takes as long, the next answer has to be overdue. Where most
+// windows lose a packet no round trip is measured, since packets that were sent again are no samples; then it is the least
+// time that going back has taken to bring something.
+func (sq *requester) episodeNs() int64 {
+	ns := cmp.Or(sq.rtt.smoothed, sq.retry.tripNs)
+	switch {
+	case ns == 0:
+		return minEpisodeNs
+	case ns < minEpisodeNs:
+		return ns - ns/4
+	}
+	return max(sq.rtt.late(), ns+ns/4)
 }
 
 // onRNR waits as long as the RNR NAK of p.PSN asks for, then goes on from una.

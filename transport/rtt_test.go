@@ -110,22 +110,40 @@ func TestRepeatedPacketIsNotTimed(t *testing.T) {
 	}
 }
 
-// An episode of loss takes four round trips if these are long: a sequence NAK before
-// that is about the loss that is being repaired.
-func TestEpisodeTakesRoundTrips(t *testing.T) {
-	const rtt = 5e6
+// A sequence NAK that comes sooner than most of a round trip after going back is about the loss that is being repaired. If
+// a round trip takes as long as a responder waits before it repeats a NAK, it has to come later than any answer.
+func TestEpisodeTakesARoundTrip(t *testing.T) {
+	for _, x := range [][2]int64{{40e3, 30e3}, {5e6, 15e6}} {
+		s := newScript(t, loopOptions{tuning: Tuning{LossProbe: -1}})
+		s.measured(x[0])
+		s.post(WRSend, 1)
+		s.sends("SEND ONLY 1 A")
+		s.nak(1, ib.NAKSequence)
+		s.advance(ms) // since the packet left, and not since it was due
+		s.sends("SEND ONLY 1 A")
+		s.advance(x[1] - 1)
+		s.nak(1, ib.NAKSequence)
+		s.silent()
+		s.advance(1)
+		s.nak(1, ib.NAKSequence)
+		s.sends("SEND ONLY 1 A")
+	}
+}
+
+// Where no round trip is measured since each window loses a packet, the time from going back to a NAK that tells of progress
+// is one.
+func TestEpisodeWhereAllIsLost(t *testing.T) {
 	s := newScript(t, loopOptions{tuning: Tuning{LossProbe: -1}})
-	s.measured(rtt)
-	s.post(WRSend, 1)
-	s.sends("SEND ONLY 1 A")
-	s.nak(1, ib.NAKSequence)
-	s.sends("SEND ONLY 1 A")
-	s.advance(4*rtt - 1)
-	s.nak(1, ib.NAKSequence)
-	s.silent()
-	s.advance(1)
-	s.nak(1, ib.NAKSequence)
-	s.sends("SEND ONLY 1 A")
+	s.post(WRWrite, 100*256)
+	s.sent()
+	for i := range 10 {
+		s.nak(i+1, ib.NAKSequence)
+		s.sent()
+		s.advance(10e3)
+	}
+	s.nak(10, ib.NAKSequence)
+	require.NotEmpty(t, s.sent(), "10 us after it was sent again")
+	require.Zero(t, s.a.qp.sq.rtt.smoothed)
 }
 
 // A gap in responses, two round trips after asking for the rest of a READ or later, is

@@ -78,7 +78,7 @@ var leftOut = map[string]bool{
 
 // times are the fields that hold a time: it counts how far it is away.
 var times = map[string]bool{
-	"qpTimers.at": true, "timerEntry.at": true, "retryState.since": true, "sentPacket.at": true, "missing.cutNs": true, "rttEstimate.sentAt": true, "flight.cutAt": true, "nakState.againAt": true,
+	"qpTimers.at": true, "timerEntry.at": true, "retryState.since": true, "sentPacket.at": true, "missing.cutNs": true, "rttEstimate.sentAt": true, "flight.cutAt": true, "nakState.againAt": true, "nakState.firstAt": true,
 }
 
 // foreignTypes are packages whose values are hashed by the caller or never change.

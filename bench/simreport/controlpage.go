@@ -173,7 +173,7 @@ round trips has a target of 20 us there: what a target has to be longer than is 
 ## Why it is not the default
 
 Without losses, stalls or others it fills the path with a tenth of the queue, and flows are equal that are not without. But
-some rows are worse with it than without: where processes stall for milliseconds, a flow has an eighth less; on a path of
-40 ms with losses a READ has next to nothing in the first seconds; and beside BBR with 10 ms it has a fifth of the path.`)
+some rows are worse with it than without: where processes stall for milliseconds, a flow has an eighth less; and beside
+BBR with 10 ms it has a fifth of the path.`)
 	return map[string][]byte{"control.md": c.b.Bytes()}, c.err
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/goroce/goroce/internal/seeds"
 )
 
-// Selective repeat loses of the rate what is lost, and less than a tenth more, whatever brings the data. Going back keeps no
-// more than the theory says.
+// Selective repeat loses of the rate what is lost, and less than a tenth more, whatever brings the data. Going back keeps what
+// the theory says, within a tenth; less where each window loses many packets.
 func TestLossPage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/congestion/loss.md")
 	require.NoError(t, err)
@@ -32,6 +32,9 @@ func TestLossPage(t *testing.T) {
 		require.InDelta(t, wantBack, back, 0.0001)
 		require.GreaterOrEqual(t, min(r.Write, r.Send, r.Read), 0.9*want, line)
 		require.Less(t, r.Back, 1.1*wantBack, line)
+		if float64(r.Window)*r.Loss < 50 {
+			require.Greater(t, r.Back, 0.9*wantBack, line)
+		}
 	}
 	require.Equal(t, len(simreport.LossWindows)*len(simreport.LossRates), rows)
 

@@ -17,6 +17,8 @@ type Conduct struct {
 	// Losses are packets that are known to have been lost: see [Report.Repairs].
 	Losses []Loss
 	// NAKPauseNs is the minimum time between sequence NAKs for one gap, if the responder keeps one.
+	// One more is right each time a packet behind the gap comes again with more than 3 behind it
+	// since: the requester has gone back.
 	NAKPauseNs int64
 }
 
@@ -86,7 +88,12 @@ type conduct struct {
 type openGap struct {
 	at   int64 // when the first packet behind it came
 	naks int
+	anew int    // how often packets behind it have begun anew
+	far  ib.PSN // the highest since
 }
+
+// overtaking is how many packets may come before one that was sent earlier and is not sent again.
+const overtaking = 3
 
 // maxOpenGaps bounds the gaps that Conduct tracks.
 const maxOpenGaps = 4096
@@ -180,7 +187,14 @@ func (c *conduct) request(p *pcap.Packet) {
 		if c.gaps == nil || len(c.gaps) >= maxOpenGaps {
 			c.gaps = map[ib.PSN]*openGap{}
 		}
-		c.gaps[c.expected] = &openGap{at: p.AtNs}
+		c.gaps[c.expected] = &openGap{at: p.AtNs, far: p.PSN}
+	case d > 0:
+		g := c.gaps[c.expected]
+		if _, again := c.ahead[p.PSN]; again && g.far.Diff(p.PSN) > overtaking {
+			g.anew, g.far = g.anew+1, p.PSN
+		} else if g.far.Before(p.PSN) {
+			g.far = p.PSN
+		}
 	}
 	if p.PSN.Diff(c.expected) > 0 {
 		if c.ahead == nil || len(c.ahead) >= maxOpenGaps {
@@ -206,7 +220,7 @@ func (c *conduct) executed(p *pcap.Packet, to ib.PSN) {
 	}
 	c.expected = to
 	if c.next.Diff(to) > 0 && c.gaps[to] == nil && c.gaps != nil {
-		c.gaps[to] = &openGap{at: p.AtNs}
+		c.gaps[to] = &openGap{at: p.AtNs, far: c.next.Prev()}
 	}
 }
 
@@ -229,7 +243,7 @@ func (c *conduct) answer(p *pcap.Packet, info *ib.OpcodeInfo) {
 		}
 		// However late the responder comes to run, a NAK is not seen before it is sent.
 		g.naks++
-		if wait := p.AtNs - g.at; wait < int64(g.naks-1)*c.a.opt.Conduct.NAKPauseNs && p.PayloadBytes == 0 {
+		if wait := p.AtNs - g.at; wait < int64(g.naks-1-g.anew)*c.a.opt.Conduct.NAKPauseNs && p.PayloadBytes == 0 {
 			c.a.breach(RuleNAKPause, p, "packet %d is NAK number %d of the gap at PSN %d, %d us after that was seen", p.Frame, g.naks, p.PSN, wait/1000)
 		}
 	case syn.Kind() == ib.SyndromeACK && p.Opcode == ib.RCAcknowledge:

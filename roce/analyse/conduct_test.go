@@ -111,6 +111,39 @@ func TestConduct(t *testing.T) {
 	require.Equal(t, analyse.RuleICRC, a.Report().Breaches[0].Rule)
 }
 
+// A NAK that comes without a pause is right where packets behind the gap have begun anew, and not where one was overtaken, or late.
+func TestConductNAKWhenLostAgain(t *testing.T) {
+	const nak, missing = ib.NAKSequence, 0xffffff
+	for name, c := range map[string]struct {
+		again [][]ib.PSN // what comes before each further NAK
+		right bool
+	}{
+		"anew":      {[][]ib.PSN{{0, 1, 2, 3, 4, 5}, {1}, {2, 3, 4, 5, 0}}, true},
+		"the same":  {[][]ib.PSN{{0, 1, 2, 3, 4}, {0, 1, 2, 3, 4}, {}}, false},
+		"overtaken": {[][]ib.PSN{{0, 1, 2, 3}, {0}}, false},
+		"late":      {[][]ib.PSN{{1, 2, 3, 4, 5}, {0}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := (&script{here: 1}).writes(0xfffffe)
+			for _, psns := range c.again {
+				s.writes(psns...).answer(1, nak, missing)
+			}
+			a := analyse.New(analyse.Options{Conduct: &analyse.Conduct{Connections: []analyse.Known{judged}, NAKPauseNs: 50e3}})
+			for i := range s.all {
+				a.Add(&s.all[i])
+			}
+			b := a.Report().Breaches
+			if c.right {
+				require.Empty(t, b)
+				return
+			}
+			require.Len(t, b, 1)
+			require.Equal(t, analyse.RuleNAKPause, b[0].Rule)
+			require.Equal(t, len(s.all), b[0].Frame)
+		})
+	}
+}
+
 // A requester sends a request as often as its retries and probes allow, and then gives up.
 func TestConductTries(t *testing.T) {
 	const ack, nak = ib.ACKNoCredits, ib.NAKSequence
