@@ -405,7 +405,7 @@ func (d *Delay) slack() int64 { return int64(d.spare() * 1e9 / max(d.rate, 1)) }
 func (d *Delay) packets(ns int64) float64 { return d.rate * float64(ns) / 1e9 }
 
 // Window returns how many packets may be on their way; 0 is without limit.
-func (d *Delay) Window(int64) int {
+func (d *Delay) Window(now int64) int {
 	if d.mode == delayFree {
 		return 0
 	}
@@ -416,8 +416,8 @@ func (d *Delay) Window(int64) int {
 	switch base := d.packets(d.baseNs); {
 	case d.mode == delayStartup:
 		n = startupGain * base
-	case d.mode == delayEbb && d.deep:
-		return leastPackets
+	case d.mode == delayEbb && d.deep && now < d.ebbEnd+2*d.lastNs:
+		return leastPackets // no longer: while what is missing is sent again, no round trip is timed that would end it
 	case d.mode == delayEbb:
 		return min(int(base/2)+1, d.ceiling)
 	case d.mode == delayRival:

@@ -347,6 +347,18 @@ func rivals(t *testing.T) *delayTest {
 	return x
 }
 
+// An ebb in which no round trip ends, because what was lost before is sent again, does not keep it at two packets at a time.
+func TestDelayEbbWithoutRounds(t *testing.T) {
+	x := newDelayTest(t, 20, 10*ms).began(32)
+	for x.d.mode != delayEbb {
+		x.admitted(1)
+	}
+	end := x.d.ebbEnd + 2*x.d.lastNs
+	require.Equal(t, leastPackets, x.d.Window(end-1))
+	require.Equal(t, int(x.d.packets(x.d.baseNs)/2)+1, x.d.Window(end))
+	require.Greater(t, x.d.Window(end), 10*leastPackets)
+}
+
 // Others who fill the queue: round trips stay long, also in an ebb. It takes a packet more in each round, and less at a loss.
 func TestDelayRival(t *testing.T) {
 	x := rivals(t)
