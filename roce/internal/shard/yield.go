@@ -52,10 +52,15 @@ func (c *computing) ran(start, end, cpu int64) {
 // later). surely says that there are some. It returns the time after that. rxMu is held.
 //
 // A goroutine that looks does so also if none is ready: the thread that the runtime then wakes is
-// at hand for the next one. One that shares the CPU has none to spare for that.
+// at hand for the next one. One that shares the CPU has none to spare for that. Nor has one that
+// serves a program in another language: whom it wakes there the kernel runs, and that thread of the
+// runtime would take the look over from this one, each time.
 func (s *Shard) letRun(now int64, surely bool) int64 {
 	c := &s.yield.compute
-	if !surely && (now < c.until || !s.pace.looks(s.spin) && !s.machine.Runnable()) {
+	foreign := s.foreign.Load()
+	switch {
+	case surely && !foreign:
+	case !surely && now < c.until, (foreign || !s.pace.looks(s.spin)) && !s.machine.Runnable():
 		return now
 	}
 	if !c.suspected {

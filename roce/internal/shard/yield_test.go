@@ -42,6 +42,45 @@ func TestComputingGoroutinesAreNotLetRun(t *testing.T) {
 	require.False(t, ran(20*ms, 20*ms), "now and then is no reason")
 }
 
+// Who serves a program in another language lets goroutines run only if some are ready, whatever it
+// has woken: the thread that the runtime wakes at each turn would take its place.
+func TestForeignKeepsItsThread(t *testing.T) {
+	for _, foreign := range []bool{false, true} {
+		v, s := newStill(t)
+		s.spin = spinTime{} // it looks
+		s.foreign.Store(foreign)
+		m := &turns{still: v}
+		s.machine = m
+		require.True(t, s.pace.looks(s.spin))
+		s.letRun(v.now, false)
+		s.letRun(v.now, true)
+		want := 2
+		if foreign {
+			want = 0
+		}
+		require.Equal(t, want, m.n)
+		m.ready = true
+		s.letRun(v.now, false)
+		s.letRun(v.now, true)
+		require.Equal(t, want+2, m.n)
+		s.yield.compute.until = v.now + 1
+		s.letRun(v.now, false)
+		require.Equal(t, want+2, m.n, "goroutines compute")
+		s.letRun(v.now, true)
+		require.Equal(t, want+3, m.n, "it has woken one")
+	}
+}
+
+// turns counts how often goroutines are let run.
+type turns struct {
+	*still
+	ready bool
+	n     int
+}
+
+func (m *turns) Gosched()       { m.n++ }
+func (m *turns) Runnable() bool { return m.ready }
+
 // oneCPU is a machine with one CPU on which unrelated work runs for a time slice whenever it may.
 type oneCPU struct {
 	computer
