@@ -8,9 +8,9 @@ import (
 	"github.com/goroce/goroce/mem"
 )
 
-// AH is an address handle: the way to a UD peer or multicast group. It is for QPs of the engine that made it,
-// since the link of that engine hangs what it has prepared on the path. A device with several engines
-// makes one for each that sends there.
+// AH is an address handle: the way to a UD peer or multicast group. Only QPs of the engine that
+// made it may use it, since that engine's link keeps prepared state on the path. A device with
+// several engines makes one handle for each engine that sends there.
 type AH struct {
 	e    *Engine
 	pd   *mem.PD
@@ -40,10 +40,10 @@ func (e *Engine) CreateAH(pd *mem.PD, av AddressVector) (*AH, error) {
 // Query returns the address vector that the handle was made from.
 func (a *AH) Query() AddressVector { return a.av }
 
-// Manage makes the handle one for messages to queue pair 1: see Path.Management. It is not in use yet.
+// Manage marks a handle not yet in use as one for messages to queue pair 1: see Path.Management.
 func (a *AH) Manage() { a.path.Management = true }
 
-// Destroy releases the handle; sends that were posted with it still go out.
+// Destroy releases the handle. Sends already posted with it still go out.
 func (a *AH) Destroy() error {
 	if a.gone {
 		return &EngineError{Op: "destroy AH", Err: ErrDestroyed}
@@ -53,8 +53,7 @@ func (a *AH) Destroy() error {
 	return nil
 }
 
-// resolve checks av and fills the fields of p that follow from it, all but
-// the source port.
+// resolve checks av and fills the fields of p that follow from it: all except the source port.
 func (e *Engine) resolve(op string, av *AddressVector, multicast bool, p *Path) error {
 	if av.SGIDIndex < 0 || av.SGIDIndex >= len(e.cfg.GIDs) {
 		return argError(op, "ah_attr.sgid_index", fmt.Sprintf("%d, and the table has %d", av.SGIDIndex, len(e.cfg.GIDs)))
@@ -71,7 +70,7 @@ func (e *Engine) resolve(op string, av *AddressVector, multicast bool, p *Path) 
 		return argError(op, "ah_attr.flow_label", fmt.Sprintf("%#x exceeds 20 bits", av.FlowLabel))
 	}
 	if src.Is6() {
-		// A link-local peer is on the link of the address that sends to it.
+		// A link-local peer is on the same link as the local address.
 		dst = dst.WithZone(src.Zone())
 	}
 	hop := av.HopLimit
@@ -85,7 +84,7 @@ func (e *Engine) resolve(op string, av *AddressVector, multicast bool, p *Path) 
 	return nil
 }
 
-// addrHash spreads the flows of address handles without a flow label.
+// addrHash spreads the flows of address handles that have no flow label.
 func addrHash(p *Path) uint32 {
 	h := uint64(14695981039346656037) // FNV-1a over 32-bit words
 	for _, a := range [][16]byte{p.Src.As16(), p.Dst.As16()} {

@@ -2,14 +2,14 @@ package transport
 
 import "github.com/goroce/goroce/ib"
 
-// Responses that come before their turn, because the response to a READ or an atomic before them is
-// missing. A requester keeps them, and handles them in their turn, so that memory changes and
-// requests complete in order as ever. Only what is missing is asked for again. As at a responder
-// (responder_ahead.go) they count only if what was missing before them was asked for again, or if
-// they came twice.
+// Responses that come before their turn, because the response to an earlier READ or atomic is
+// missing. A requester keeps them and handles them in their turn, so that memory changes and
+// requests complete in order. It asks only for what is missing. As at a responder
+// (responder_ahead.go) kept responses count only if the missing one was requested again, or if they
+// came twice.
 
-// ahead takes a response that is behind one that is missing: it is kept, if that is possible, and
-// the other is asked for.
+// ahead handles a response behind a missing one: it keeps the response, if possible, and requests
+// what is missing.
 func (sq *requester) ahead(now int64, p *ib.Packet) {
 	e := sq.qp.e
 	if e.cfg.Tuning.GoBackN {
@@ -19,7 +19,7 @@ func (sq *requester) ahead(now int64, p *ib.Packet) {
 	switch k := sq.kept.at(p.PSN); {
 	case sq.inTurn:
 	case k != nil && sq.kept.differs(p):
-		sq.dropKept(k) // one of them is made up
+		sq.dropKept(k) // one of the two is forged
 	case k != nil:
 		k.same = true
 		sq.cameTwice()
@@ -44,7 +44,7 @@ func (sq *requester) ahead(now int64, p *ib.Packet) {
 	sq.missUpTo(now, p.PSN)
 }
 
-// missUpTo looks for what is missing up to the response to psn, which has come.
+// missUpTo looks for missing responses before the one to psn, which has come.
 func (sq *requester) missUpTo(now int64, psn ib.PSN) {
 	sq.missResponses(now, psn.Next())
 	sq.findMissing(now)
@@ -53,7 +53,7 @@ func (sq *requester) missUpTo(now int64, psn ib.PSN) {
 	}
 }
 
-// keepable reports whether a response may be kept: not what ends or delays the queue pair.
+// keepable reports whether a response may be kept: not if it ends or delays the queue pair.
 func (sq *requester) keepable(p *ib.Packet) bool {
 	info := p.Opcode.Info()
 	if info.Headers&ib.HasAETH != 0 && p.AETH.Syndrome.Kind() != ib.SyndromeACK {
@@ -62,7 +62,7 @@ func (sq *requester) keepable(p *ib.Packet) bool {
 	return len(p.Payload) <= sq.qp.mtu && span(sq.una, p.PSN) <= min(max(minKeepAhead, sq.win.max<<sq.win.long), maxKeepAhead)
 }
 
-// dropKept forgets a response, which has to be asked for again.
+// dropKept drops a kept response, which must then be requested again.
 func (sq *requester) dropKept(k *keptPacket) {
 	if psn := k.p.PSN; sq.watching() && span(sq.una, psn) < span(sq.una, sq.miss.seen) {
 		sq.miss.at(psn).want = true
@@ -70,7 +70,7 @@ func (sq *requester) dropKept(k *keptPacket) {
 	sq.kept.drop(sq.qp.e, k)
 }
 
-// dropDoubted forgets a response whose turn it is, and all others that the peer's have overtaken.
+// dropDoubted drops a response whose turn it is, and all others that the peer's have overtaken.
 func (sq *requester) dropDoubted(k *keptPacket) {
 	o := &sq.kept
 	doubt := o.doubt
@@ -82,9 +82,8 @@ func (sq *requester) dropDoubted(k *keptPacket) {
 	}
 }
 
-// askedAgain reports whether a response is to a request that was sent again: it comes as late after
-// it as it can, and not sooner, which would show that those that were kept have overtaken it, or
-// were made up.
+// askedAgain reports whether a response may answer a resent request: it comes at least a round trip
+// after that. One that comes sooner shows that the kept responses have overtaken it, or are forged.
 func (sq *requester) askedAgain(now int64, p *ib.Packet) bool {
 	at := sq.retry.since
 	if sq.watching() {
@@ -100,14 +99,14 @@ func (sq *requester) askedAgain(now int64, p *ib.Packet) bool {
 	return least != 0 && now-at >= least-least/64
 }
 
-// believesKept reports whether a kept response is the peer's, whose turn it is. lost says that the
+// believesKept reports whether a kept response, whose turn it is, is the peer's. lost says that the
 // one before it was lost.
 func (sq *requester) believesKept(k *keptPacket, lost bool) bool {
 	return k.same || lost && k.seq > sq.kept.doubt || sq.peerKeeps && k.near
 }
 
-// takeInTurn handles the kept responses whose turn has come by one that was lost, or was not. They
-// are asked for again if it is not sure that they are the peer's.
+// takeInTurn handles the kept responses whose turn has come after one that was lost, or was not. It
+// requests again those that may not be the peer's.
 func (sq *requester) takeInTurn(now int64, lost bool) {
 	e, reached, dropped := sq.qp.e, false, false
 	newest := sq.kept.top.Prev()
@@ -133,12 +132,12 @@ func (sq *requester) takeInTurn(now int64, lost bool) {
 	}
 	sq.inTurn = false
 	if !lost && !reached {
-		sq.kept.doubt = sq.kept.seq // the peer's come in order, and these came before them
+		sq.kept.doubt = sq.kept.seq // the peer's come in order, but these came before them
 	}
 	if sq.kept.n == 0 && !dropped || sq.una == sq.end || sq.q.head == sq.q.tail || span(sq.una, newest) >= span(sq.una, sq.end) {
 		return
 	}
-	// More is missing.
+	// More responses are missing.
 	switch psn, ok := sq.kept.first(sq.una); {
 	case sq.watching():
 		if dropped && sq.peerKeeps {
@@ -155,7 +154,7 @@ func (sq *requester) takeInTurn(now int64, lost bool) {
 	}
 }
 
-// reaches reports whether nothing before psn waits for a response of its own.
+// reaches reports whether no request before psn waits for a response of its own.
 func (sq *requester) reaches(psn ib.PSN) bool {
 	for i := sq.q.head; i != sq.q.tail; i++ {
 		w := sq.q.at(i)
@@ -176,8 +175,8 @@ func (sq *requester) reaches(psn ib.PSN) bool {
 	return true
 }
 
-// askForGap asks for the first part that is missing before what was kept, and not for what is
-// behind it. It reports false if the requester has to go back.
+// askForGap requests the first part missing before the kept responses, and nothing behind it. It
+// returns false if the requester must go back.
 func (sq *requester) askForGap(now int64) bool {
 	psn, ok := sq.kept.first(sq.una)
 	w := sq.q.at(sq.q.head)

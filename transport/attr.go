@@ -53,26 +53,26 @@ type QPInitAttr struct {
 	QPN      ib.QPN
 	UserData any // returned by QP.UserData, for the shell
 
-	// Congestion selects congestion control in place of that of the engine's
-	// Tuning; nil for the latter. UD has none.
+	// Congestion replaces the congestion control of the engine's Tuning; nil keeps it. UD QPs have
+	// no congestion control.
 	Congestion *cc.Config
 }
 
-// AddressVector is the way to a peer (ibv_ah_attr with a GRH).
+// AddressVector describes the way to a peer (ibv_ah_attr with a GRH).
 type AddressVector struct {
 	DGID         ib.GID
 	SGIDIndex    int
 	FlowLabel    uint32 // 20 bits
 	TrafficClass uint8
-	HopLimit     uint8 // 0 is replaced by 64
+	HopLimit     uint8 // 0 means 64
 }
 
-// QPAttr holds the attributes of Modify and Query; an AttrMask says which
-// fields are meant (ibv_qp_attr).
+// QPAttr holds the attributes of Modify and Query; an AttrMask selects the valid fields
+// (ibv_qp_attr).
 type QPAttr struct {
 	State             QPState
 	CurState          QPState
-	Access            mem.Access // remote operations that peers may do
+	Access            mem.Access // remote operations that peers may perform
 	PKeyIndex         uint16
 	PortNum           uint8 // 1
 	QKey              ib.QKey
@@ -89,9 +89,9 @@ type QPAttr struct {
 	RNRRetry          uint8 // 0 to 7; 7 is for ever
 	EnSQDAsyncNotify  bool
 	SQDraining        bool // query only
-	MaxUnackedPackets int  // goroce's own: bound of the send window in packets; 0 is the default
-	// SilenceNs, goroce's own, is how long a peer that says nothing is asked, in nanoseconds: when RetryCnt retries are
-	// used up, and it is not over, more follow, a second apart at most. 0: the retries decide.
+	MaxUnackedPackets int  // goroce's own: limit of the send window in packets; 0 is the default
+	// SilenceNs, goroce's own, is how long to ask a silent peer, in nanoseconds. If RetryCnt runs
+	// out sooner, more retries follow, at most a second apart. 0: RetryCnt decides.
 	SilenceNs int64
 }
 

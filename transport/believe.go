@@ -2,19 +2,19 @@ package transport
 
 import "github.com/goroce/goroce/ib"
 
-// A PSN says which request a response answers, and a window of the 2^24 is outstanding. Guesses by somebody who knows
-// addresses and QP number would soon complete a SEND that has not arrived, or end the connection. So a response has
-// to have what else an honest one has: the MSN, which counts the messages that the responder has completed
-// (IBTA 9.7.7.1).
+// A PSN says which request a response answers, and a window of the 2^24 PSNs is outstanding. A
+// forger with addresses and QP number would soon guess one, and complete a SEND that has not
+// arrived or end the connection. So a response also needs a plausible MSN, which counts the
+// messages that the responder has completed (IBTA 9.7.7.1).
 //
-// It is not less than the number of messages before the one that is answered, and not more than the
-// number of those sent. (rdma_rxe acknowledges a duplicate with an older PSN and the MSN of now, if READs came in between.) A
-// fatal NAK has one number only, because nothing behind the request was executed. That of a READ may have any of them: its
-// memory can be taken away while later messages are executed.
+// The MSN is at least the number of messages before the answered one, and at most the number sent.
+// (For a duplicate, rdma_rxe sends an older PSN with the current MSN if READs came in between.) A
+// fatal NAK fits only one number, because nothing behind its request was executed. The NAK of a
+// READ may have any: its memory can be taken away while later messages are executed.
 //
-// An adapter may count otherwise. So all this holds from the first acknowledgement on that shows a peer to count as we do.
+// An adapter may count differently. An ACK that shows that the peer does not enables these rules.
 
-// believes reports whether a response, whose PSN is in [una, end), is taken to be the peer's.
+// believes reports whether a response with a PSN in [una, end) counts as the peer's.
 func (sq *requester) believes(now int64, p *ib.Packet) bool {
 	w, info := sq.holder(p.PSN), p.Opcode.Info()
 	switch {
@@ -29,14 +29,14 @@ func (sq *requester) believes(now int64, p *ib.Packet) bool {
 			return false
 		}
 	case p.PSN != sq.una:
-		// Without an MSN it says that responses are missing, and not which requests were executed.
+		// Without an MSN it shows that responses are missing, but not which requests were executed.
 		sq.ahead(now, p)
 		return false
 	}
 	return true
 }
 
-// msnFits reports whether a response to the packet psn of w may have h.
+// msnFits reports whether a response to packet psn of w may have the AETH h.
 func (sq *requester) msnFits(w *sendWQE, psn ib.PSN, h ib.AETH) bool {
 	if !sq.counts(w, psn, h) {
 		return !sq.peerCounts
@@ -47,7 +47,7 @@ func (sq *requester) msnFits(w *sendWQE, psn ib.PSN, h ib.AETH) bool {
 	return true
 }
 
-// fitCredits is msnFits for an acknowledgement of what is acknowledged already.
+// fitCredits is msnFits for an ACK of what is already acknowledged.
 func (sq *requester) fitCredits(h ib.AETH) bool {
 	done := sq.credit.sent
 	if w := sq.holder(sq.una); w != nil && sq.una != sq.end {
@@ -56,7 +56,7 @@ func (sq *requester) fitCredits(h ib.AETH) bool {
 	return !sq.peerCounts || (h.MSN-done)&ib.PSNMask <= (sq.credit.sent-done)&ib.PSNMask
 }
 
-// counts is msnFits for a peer that is known to count as we do.
+// counts is msnFits for a peer known to count as we do.
 func (sq *requester) counts(w *sendWQE, psn ib.PSN, h ib.AETH) bool {
 	before := w.number // messages that are complete when this packet arrives
 	if w.apart && w.op == WRWrite {
@@ -70,7 +70,7 @@ func (sq *requester) counts(w *sendWQE, psn ib.PSN, h ib.AETH) bool {
 	return ahead <= (sq.credit.sent-before)&ib.PSNMask
 }
 
-// holder returns the request that has psn, nil if none has.
+// holder returns the request that contains psn, or nil.
 func (sq *requester) holder(psn ib.PSN) *sendWQE {
 	q := &sq.q
 	for i := q.head; i != q.tail; i++ {
@@ -81,8 +81,8 @@ func (sq *requester) holder(psn ib.PSN) *sendWQE {
 	return nil
 }
 
-// answers reports whether a response is of the kind that w asks for, or an acknowledgement, which may
-// answer anything.
+// answers reports whether a response is of the kind that w requests, or an acknowledgement, which
+// may answer anything.
 func (w *sendWQE) answers(info *ib.OpcodeInfo) bool {
 	switch info.Op {
 	case ib.OpReadResponse:

@@ -6,20 +6,19 @@ import (
 	"github.com/goroce/goroce/transport/wire"
 )
 
-// cnpTrafficClass is that of CNPs: DSCP 48 and ECT(0), as seen from ConnectX-4.
+// cnpTrafficClass is the traffic class of CNPs, as seen from ConnectX-4: DSCP 48 and ECT(0).
 const cnpTrafficClass = 48<<2 | ECT0
 
 // cnpState is the CNP that a QP owes to its peer.
 type cnpState struct {
 	due  bool
-	path *Path // the QP's path with the traffic class of CNPs; made at the first one
+	path *Path // the QP's path with the traffic class of CNPs; made for the first
 }
 
-// handleCE is told of a packet that arrived with the ECN mark CE and was taken: a CNP has none, or two
-// peers would notify each other of notifications. The peer is
-// sent a CNP, no more often than Tuning.CNPGap allows (annex A17.9.4). UD
-// peers are not: they have no path to go back on. In ERR nothing is sent but the
-// NAK that ended the QP.
+// handleCE reacts to an accepted packet with the ECN mark CE: it sends the peer a CNP, no more
+// often than Tuning.CNPGap allows (annex A17.9.4). A marked CNP never gets here, or two peers would
+// notify each other of notifications. UD peers get none, because there is no path back to them. In
+// ERR only the NAK that ended the QP is sent.
 func (qp *QP) handleCE(now int64) {
 	e := qp.e
 	if qp.typ == ib.UD || qp.state == StateErr || e.cfg.Tuning.CNPGap < 0 {
@@ -32,16 +31,16 @@ func (qp *QP) handleCE(now int64) {
 		}
 		e.notify = cc.NewNotificationPoint(gap, e.cfg.Tuning.CNPScope)
 	}
-	// Source and destination as in the marked packet.
+	// Source and destination of the marked packet.
 	if e.notify.Allow(now, qp.num, qp.path.Dst, qp.path.Src) {
 		qp.resp.cnp.due = true
 		qp.markReady()
 	}
 }
 
-// handleCNP takes a CNP: the peer saw congestion on what this QP sends. Nothing in it is hard to guess but the QP
-// number. So it counts only if a packet has left that it may be about: then no flood of them makes more cuts than
-// the QP sends packets, and the slower it is the more it recovers between two.
+// handleCNP handles a CNP: the peer saw congestion on this QP's path. Only the QP number makes one
+// hard to forge. So a CNP counts only if it may be about a packet that has left. Then no flood
+// makes more cuts than the QP sends packets, and the slower it is the more it recovers between two.
 func (qp *QP) handleCNP(now int64, _ *ib.Packet) {
 	qp.e.counters.CNPsHandled++
 	c := qp.cc
@@ -56,7 +55,7 @@ func (qp *QP) handleCNP(now int64, _ *ib.Packet) {
 	}
 }
 
-// buildCNP builds the CNP that is owed (wire format 1.7).
+// buildCNP builds the due CNP (wire format 1.7).
 func (r *responder) buildCNP(tx *TxPacket) {
 	qp := r.qp
 	c := &r.cnp
@@ -75,7 +74,7 @@ func (r *responder) buildCNP(tx *TxPacket) {
 	qp.e.counters.CNPsSent++
 }
 
-// samePath compares two paths but for what the link hung on them.
+// samePath compares two paths, ignoring the link's state.
 func samePath(a, b *Path) bool {
 	x, y := *a, *b
 	x.LinkState, y.LinkState = wire.LinkState{}, wire.LinkState{}

@@ -7,20 +7,19 @@ import (
 	"github.com/goroce/goroce/mem"
 )
 
-// handleResponse takes one RC response that has passed the checks of the
-// dispatcher. Its PSN says which request it answers: one that lies outside
-// [una, end) answers nothing that is outstanding (a duplicate, or an ACK that
-// rdma_rxe makes up for a duplicate: wire format 5.6) and is ignored.
+// handleResponse handles one RC response that has passed the dispatcher's checks. Its PSN says
+// which request it answers. One outside [una, end) answers no outstanding request and is ignored:
+// it is a duplicate, or an ACK that rdma_rxe invents for a duplicate (wire format 5.6).
 //
-// A response acknowledges everything before its PSN (IBTA 9.7.5.1.2), up to
-// the first READ or atomic, whose own response must then have been lost.
+// A response acknowledges everything before its PSN (IBTA 9.7.5.1.2), up to the first READ or
+// atomic, whose own response must then have been lost.
 func (sq *requester) handleResponse(now int64, p *ib.Packet) {
 	if span(sq.una, p.PSN) >= span(sq.una, sq.end) {
 		if p.Opcode == ib.RCAcknowledge && p.PSN == sq.una.Prev() && p.AETH.Syndrome.Kind() == ib.SyndromeACK {
 			if sq.fitCredits(p.AETH) {
-				sq.newCredits(p) // an ACK for its credits alone
+				sq.newCredits(p) // an ACK that only carries credits
 				if p.Resv7 == ib.Resv7Selective {
-					sq.cameTwice() // or for a packet that has come before
+					sq.cameTwice() // or answers a packet that came twice
 				}
 			}
 			return
@@ -39,7 +38,7 @@ func (sq *requester) handleResponse(now int64, p *ib.Packet) {
 	from := sq.una
 	reached := sq.ackBefore(now, p.PSN)
 	if sq.q.head == sq.q.tail {
-		return // the QP went to ERR on the way
+		return // the QP went to ERR meanwhile
 	}
 	switch p.Opcode.Info().Op {
 	case ib.OpAcknowledge:
@@ -74,25 +73,24 @@ func (sq *requester) handleResponse(now int64, p *ib.Packet) {
 	}
 }
 
-// ignore counts a response that has no effect.
+// ignore counts a response without effect.
 func (sq *requester) ignore(now int64, p *ib.Packet, why string) {
 	sq.qp.e.drop(now, p, &sq.qp.e.counters.DropBadResponse, why)
 }
 
-// needsResponse reports whether an operation completes only by a response of
-// its own, because that carries data. ATOMIC WRITE and FLUSH wait for theirs
-// too, but one that answers a later request says as much: requests are
-// executed in order. (rdma_rxe does not answer a duplicate FLUSH.)
+// needsResponse reports whether only an operation's own response, which carries data, completes it.
+// ATOMIC WRITE and FLUSH wait for theirs too, but the response to a later request serves as well,
+// since requests are executed in order. (rdma_rxe does not answer a duplicate FLUSH.)
 func (o WROpcode) needsResponse() bool {
 	return o == WRRead || o == WRCompareSwap || o == WRFetchAdd
 }
 
-// ackBefore acknowledges everything before psn, which is in [una, end). It
-// returns false if it met a request that needs a response of its own.
+// ackBefore acknowledges everything before psn, which is in [una, end). It returns false if it
+// meets a request that needs its own response.
 func (sq *requester) ackBefore(now int64, psn ib.PSN) bool {
 	for sq.una != psn {
 		if sq.q.head == sq.q.tail {
-			return false // ended by an error
+			return false // an error has ended the queue
 		}
 		w := sq.q.at(sq.q.head)
 		if w.op.needsResponse() {
@@ -109,7 +107,7 @@ func (sq *requester) ackBefore(now int64, psn ib.PSN) bool {
 	return true
 }
 
-// ackHead acknowledges the packet at una, of the request w at head.
+// ackHead acknowledges the packet at una, which belongs to the request w at head.
 func (sq *requester) ackHead(now int64, w *sendWQE) {
 	sq.una = sq.una.Add(1)
 	if span(w.psn, sq.una) == int(w.npkts) {
@@ -117,8 +115,8 @@ func (sq *requester) ackHead(now int64, w *sendWQE) {
 	}
 }
 
-// progress follows up on what was acknowledged since una was from: by one packet, or, a packet
-// each, by a run.
+// progress follows up on the acknowledgement of the packets from from up to una: all by one packet
+// or, if run, by a packet each.
 func (sq *requester) progress(now int64, from ib.PSN, run bool) {
 	n := span(from, sq.una)
 	if n != 0 && sq.out+sq.in != 0 {
@@ -133,7 +131,7 @@ func (sq *requester) progress(now int64, from ib.PSN, run bool) {
 		return
 	}
 	q := &sq.q
-	// What was acknowledged need not be sent again.
+	// Acknowledged packets need not be sent again.
 	if sq.una.After(sq.psn) {
 		sq.psn = sq.una
 		q.cur, sq.curPkt = q.head, 0
@@ -174,7 +172,7 @@ func (sq *requester) progress(now int64, from ib.PSN, run bool) {
 	}
 }
 
-// onAck takes a positive acknowledgement of p.PSN.
+// onAck handles a positive acknowledgement of p.PSN.
 func (sq *requester) onAck(now int64, p *ib.Packet, reached bool) {
 	sq.newCredits(p)
 	if !reached {
@@ -182,8 +180,8 @@ func (sq *requester) onAck(now int64, p *ib.Packet, reached bool) {
 	}
 	w := sq.q.at(sq.q.head)
 	if w.op.needsResponse() {
-		// Not an answer: rdma_rxe acknowledges duplicates of earlier requests
-		// with the PSN of an atomic. It says nothing about the data.
+		// This is no answer: rdma_rxe acknowledges duplicates of earlier requests with the PSN of
+		// an atomic, which says nothing about the data.
 		sq.ignore(now, p, "ACK in place of data")
 		return
 	}
@@ -198,10 +196,9 @@ func (sq *requester) newCredits(p *ib.Packet) {
 	}
 }
 
-// onReadResponse takes one packet of a READ's data, or the answer to FLUSH or
-// ATOMIC WRITE; p.PSN is una. Which packet of the READ it is follows from the
-// PSN: a responder may answer the rest of a READ with FIRST or ONLY, as the
-// specification has it, or with MIDDLE and LAST (rdma_rxe).
+// onReadResponse handles one packet of a READ's data, or the answer to FLUSH or ATOMIC WRITE; p.PSN
+// is una. The PSN tells which packet of the READ it is. A responder may answer the rest of a READ
+// with FIRST or ONLY, as specified, or with MIDDLE and LAST (rdma_rxe).
 func (sq *requester) onReadResponse(now int64, p *ib.Packet) {
 	w := sq.q.at(sq.q.head)
 	info := p.Opcode.Info()
@@ -247,7 +244,7 @@ func (sq *requester) onReadResponse(now int64, p *ib.Packet) {
 	sq.ackHead(now, w)
 }
 
-// onAtomicAck takes the original value that an atomic found; p.PSN is una.
+// onAtomicAck handles the original value that an atomic found; p.PSN is una.
 func (sq *requester) onAtomicAck(now int64, p *ib.Packet) {
 	w := sq.q.at(sq.q.head)
 	if w.op != WRCompareSwap && w.op != WRFetchAdd || p.AETH.Syndrome.Kind() != ib.SyndromeACK || len(p.Payload) != 0 {
@@ -255,7 +252,7 @@ func (sq *requester) onAtomicAck(now int64, p *ib.Packet) {
 		return
 	}
 	sq.newCredits(p)
-	// Operands travel big-endian and lie in memory in host order.
+	// Operands travel big-endian and are in host order in memory.
 	var value [mem.AtomicBytes]byte
 	binary.NativeEndian.PutUint64(value[:], p.AtomicAck)
 	if sq.deliver(now, 0, value[:]) {
@@ -263,8 +260,8 @@ func (sq *requester) onAtomicAck(now int64, p *ib.Packet) {
 	}
 }
 
-// deliver writes data at offset off of what the request at head names. If that
-// memory is not there any more the request fails.
+// deliver writes data at offset off of the memory that the request at head names. If that memory is
+// gone the request fails.
 func (sq *requester) deliver(now int64, off uint32, data []byte) bool {
 	c := &sq.rx
 	f := c.seek(sq, sq.q.head, mem.LocalWrite, off)
@@ -278,8 +275,7 @@ func (sq *requester) deliver(now int64, off uint32, data []byte) bool {
 	return true
 }
 
-// badResponse ends the request at head, which got a response that cannot be
-// one (IBTA 9.9.2.3).
+// badResponse fails the request at head after an impossible response (IBTA 9.9.2.3).
 func (sq *requester) badResponse(now int64, p *ib.Packet) {
 	sq.ignore(now, p, "bad response")
 	sq.failHead(now, WCBadRespErr, uint32(p.Opcode)<<8|uint32(p.AETH.Syndrome))

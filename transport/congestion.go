@@ -5,26 +5,24 @@ import (
 	"github.com/goroce/goroce/transport/cc"
 )
 
-// congestion is the congestion control of one QP: of all the data that it
-// sends, which for a responder is that of READ responses. Acknowledgements and
-// CNPs are neither limited nor charged. A QP without congestion control has
-// none of this.
+// congestion controls one QP's rate of data: its requests and, except under control by delay, its
+// READ responses. Acknowledgements and CNPs are neither limited nor charged. A QP without
+// congestion control has none.
 //
-// A turn in PollTransmit is sized by the budget that the rate has built up.
-// When that is used up the QP sends control packets only and leaves the ready
-// list; timerPace brings it back.
+// The budget that the rate has accumulated sizes a turn in PollTransmit. When it is used up the QP
+// sends only control packets and leaves the ready list, until timerPace brings it back.
 type congestion struct {
 	cfg   cc.Config
 	ctl   cc.Controller
 	pacer cc.Pacer
-	rate  cc.Rate // as of this turn; 0 without limit
-	open  bool    // data may be sent on this turn
-	cuts  uint64  // of ctl that the engine has counted
-	// markable is how many packets have left that no CNP has been about, up to maxMarkable.
+	rate  cc.Rate // for this turn; 0: no limit
+	open  bool    // this turn may send data
+	cuts  uint64  // cuts of ctl that the engine has counted
+	// markable is how many packets have left and drawn no CNP, up to maxMarkable.
 	markable int
 }
 
-// newCongestion returns the congestion control that cfg selects, nil for none.
+// newCongestion returns the congestion control that cfg selects, or nil.
 func newCongestion(cfg *cc.Config) *congestion {
 	ctl := cfg.New()
 	if ctl == nil {
@@ -33,21 +31,20 @@ func newCongestion(cfg *cc.Config) *congestion {
 	return &congestion{cfg: *cfg, ctl: ctl, pacer: cfg.NewPacer()}
 }
 
-// restart forgets what was learned: at the beginning of a connection.
+// restart forgets what was learned, when a connection begins.
 func (c *congestion) restart() {
 	*c = congestion{cfg: c.cfg, ctl: c.cfg.New(), pacer: c.cfg.NewPacer()}
 }
 
-// Overhead of a RoCE v2 packet on an Ethernet cable beyond its UDP payload:
-// preamble, header, check sequence and gap; IP; UDP.
+// Overhead of a RoCE v2 packet on an Ethernet cable beyond its UDP payload: preamble, header, check
+// sequence and gap; IP; UDP.
 const (
 	etherOverhead = 8 + 14 + 4 + 12
 	wireOverhead4 = etherOverhead + ib.IPv4HeaderBytes + ib.UDPHeaderBytes
 	wireOverhead6 = etherOverhead + ib.IPv6HeaderBytes + ib.UDPHeaderBytes
 )
 
-// wireOverhead returns what the packets of a path cost beyond their UDP
-// payload.
+// wireOverhead returns that overhead for the packets of a path.
 func wireOverhead(p *Path) int {
 	if p.Dst.Is4() {
 		return wireOverhead4
@@ -55,14 +52,13 @@ func wireOverhead(p *Path) int {
 	return wireOverhead6
 }
 
-// isPaced reports whether the rate applies to a packet: to requests and to
-// the data of READs.
+// isPaced reports whether the rate applies to a packet: to requests and READ data.
 func isPaced(p *TxPacket) bool {
 	op := ib.Opcode(p.Header[0])
 	return op != ib.CNP && op != ib.RCAcknowledge && (!op.Info().Response || p.PayloadLen != 0)
 }
 
-// sendPacedTurn is a turn of a QP with congestion control.
+// sendPacedTurn sends one turn of a QP with congestion control.
 func (qp *QP) sendPacedTurn(now int64, batch []TxPacket) int {
 	c := qp.cc
 	qp.ruleWindow(now)
@@ -103,22 +99,21 @@ func (qp *QP) sendPacedTurn(now int64, batch []TxPacket) int {
 	return n
 }
 
-// hasPacedWork reports whether the rate may be what keeps the QP from sending.
+// hasPacedWork reports whether the rate may be what stops the QP from sending.
 func (qp *QP) hasPacedWork() bool {
 	return qp.hasSendableRequests() || qp.delay == nil && qp.resp.out.head != qp.resp.out.tail
 }
 
-// hasSendableRequests reports whether there are requests to send that wait for
-// nothing that the peer has asked for.
+// hasSendableRequests reports whether there are requests to send that no RNR NAK delays.
 func (qp *QP) hasSendableRequests() bool {
 	return (qp.sq.q.cur != qp.sq.q.tail || qp.sq.probe.due || qp.sq.dueAgain()) && qp.state >= StateRTS && !qp.sq.retry.rnrWait
 }
 
-// pacingHoldsRequests reports whether the rate keeps requests from being sent on this turn.
+// pacingHoldsRequests reports whether the rate stops requests on this turn.
 func (qp *QP) pacingHoldsRequests() bool { return qp.cc != nil && !qp.cc.open }
 
-// pacingHoldsAnswer reports whether the rate keeps the answer a from being sent. Control by delay leaves it
-// to the requester of a READ how much comes.
+// pacingHoldsAnswer reports whether the rate stops the answer a. Under control by delay it never
+// does: the requester of a READ controls how much comes.
 func (qp *QP) pacingHoldsAnswer(a *answer) bool {
 	return qp.cc != nil && !qp.cc.open && a.op == ib.OpRead && qp.delay == nil
 }
@@ -126,15 +121,15 @@ func (qp *QP) pacingHoldsAnswer(a *answer) bool {
 // paceLimited reports whether the QP sends at a limited rate.
 func (qp *QP) paceLimited() bool { return qp.cc != nil && qp.cc.rate != 0 }
 
-// markECT makes a path one of packets that switches may mark instead of
-// dropping them: those of a QP that reacts to that.
+// markECT lets switches mark the packets of a path instead of dropping them, if the QP reacts to
+// marks.
 func (qp *QP) markECT(p *Path) {
 	if qp.cc != nil {
 		p.TrafficClass = p.TrafficClass&^ECNMask | ECT0
 	}
 }
 
-// countCuts brings the counter of rate cuts up to date.
+// countCuts updates the counter of rate cuts.
 func (qp *QP) countCuts(now int64) {
 	c := qp.cc
 	cuts := c.ctl.State(now).Cuts
@@ -148,7 +143,7 @@ func (qp *QP) countCuts(now int64) {
 	}
 }
 
-// congestionNAK tells congestion control of a NAK that the requester acts on.
+// congestionNAK reports to congestion control a NAK that the requester acts on.
 func (qp *QP) congestionNAK(now int64) {
 	if qp.cc != nil {
 		qp.cc.ctl.OnNAK(now)
@@ -156,8 +151,7 @@ func (qp *QP) congestionNAK(now int64) {
 	}
 }
 
-// Congestion returns the state of the QP's congestion control as of now; ok is
-// false if it has none.
+// Congestion returns the state of the QP's congestion control at now. ok is false if there is none.
 func (qp *QP) Congestion(now int64) (s cc.State, ok bool) {
 	switch {
 	case qp.cc != nil:

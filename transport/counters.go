@@ -1,7 +1,7 @@
 package transport
 
-// Counters are counted per engine. The first block has the names and meanings
-// of rdma_rxe's hw_counters; the rest is what rxe lacks.
+// Counters counts what an engine did. The first block has the names and meanings of rdma_rxe's
+// hw_counters; rxe has no equivalent of the rest.
 type Counters struct {
 	SentPkts            uint64 // sent_pkts
 	RcvdPkts            uint64 // rcvd_pkts: packets that passed every check
@@ -22,8 +22,8 @@ type Counters struct {
 	RcvdBytes           uint64 // rcvd_bytes
 
 	RetransmittedPkts uint64
-	SelectiveRepeats  uint64 // of RetransmittedPkts: they were missing, and what was behind them was not sent again
-	SpuriousRepeats   uint64 // of SelectiveRepeats: it came after all, late, by what had overtaken it
+	SelectiveRepeats  uint64 // of RetransmittedPkts: sent again alone, without the packets behind
+	SpuriousRepeats   uint64 // of SelectiveRepeats: not needed, the original was only late
 	Timeouts          uint64 // ACK timeouts
 	LossProbes        uint64 // packets sent again after a few round trips without an answer
 	ImpliedNAKs       uint64 // gaps in READ responses
@@ -34,15 +34,15 @@ type Counters struct {
 	RateCuts          uint64 // by congestion control
 	PacingHolds       uint64 // times that a QP had to wait for its rate
 	CoalescedAcks     uint64 // acknowledgements saved by coalescing
-	FarAheadRequest   uint64 // of OutOfSeqRequest: further ahead than a peer is believed to be
-	KeptAhead         uint64 // packets that came before their turn and were kept; requests of these are in OutOfSeqRequest
-	KeptInTurn        uint64 // of KeptAhead: handled when what was missing had come
-	CutReads          uint64 // repeated READs answered in part or not, because it was answered too often
+	FarAheadRequest   uint64 // of OutOfSeqRequest: further ahead than a peer plausibly is
+	KeptAhead         uint64 // early packets kept; requests among them are in OutOfSeqRequest too
+	KeptInTurn        uint64 // of KeptAhead: handled once the missing packets had come
+	CutReads          uint64 // repeated READs cut short or refused: answered too often
 	MemoryFaults      uint64 // accesses to registered memory that was not there
-	LostAsyncEvents   uint64 // asynchronous events that nobody took in time: counted by the shell
+	LostAsyncEvents   uint64 // asynchronous events not taken in time: counted by the shell
 
 	// Received packets that were dropped, by reason (wire-spec order of checks).
-	DropMalformed   uint64 // too short, bad TVer; UC and UD: of a wrong length, or not allowed by the QP
+	DropMalformed   uint64 // too short, bad TVer; UC and UD: wrong length, or not allowed by the QP
 	DropOpcode      uint64 // unknown opcode
 	DropNoQP        uint64
 	DropQPType      uint64 // opcode of another transport
@@ -51,7 +51,7 @@ type Counters struct {
 	DropPKey        uint64
 	DropQKey        uint64
 	DropICRC        uint64 // counted by the shell
-	DropCNP         uint64 // of CNPsHandled: for no packet that had left
+	DropCNP         uint64 // of CNPsHandled: no packet had left that it could be about
 	DropUCGap       uint64 // UC packets of broken messages
 	DropNoRecv      uint64 // UC and UD: no receive posted, or too small
 	DropAccess      uint64 // UC: memory that the peer may not write

@@ -5,13 +5,12 @@ import (
 	"sync/atomic"
 )
 
-// CQ is a completion queue: a ring with one producer at a time, an engine, and one
-// consumer at a time, which may poll and arm while the engine runs. The engine that made the
-// CQ is its home; others can complete there once it is shared.
+// CQ is a completion queue: a ring with one producer at a time, an engine, and one consumer at a
+// time, which may poll and arm while the engine runs. Its home is the engine that made it; after
+// Share other engines can complete there as well.
 //
-// A CQ that overflows is dead, as in the specification (IBTA 11.6.3.1, CQ
-// error): it raises EventCQError once, keeps what it has for Poll and takes
-// no further completion; every QP whose completion it refuses goes to ERR.
+// A CQ that overflows is dead (IBTA 11.6.3.1, CQ error): it raises EventCQError once, keeps its
+// completions for Poll, and takes no more. Every QP whose completion it refuses goes to ERR.
 type CQ struct {
 	e        *Engine // the home
 	userData any
@@ -19,13 +18,13 @@ type CQ struct {
 	over    atomic.Uint32 // overflowed, destroyed: no more completions
 	foreign bool          // made by CreateRingCQ
 
-	// Producer side: under the lock of the home, or the CQ's own if it is shared. The consumer may be on
-	// another core, so what either of them writes has cache lines of its own.
+	// Producer side, under the lock of the home, or the CQ's own if it is shared. The consumer may
+	// run on another core, so each side writes to cache lines of its own.
 	_        [64]byte
 	prod     *cqRing
-	ring     *ring  // instead of prod and cons, if foreign; nil when it was given back
+	ring     *ring  // instead of prod and cons, if foreign; nil once given back
 	tail     uint64 // completions ever pushed
-	limit    uint64 // tail for which there is room, by the head that the producer last saw
+	limit    uint64 // tail up to which there was room, by the head last seen
 	made     uint64 // tail when the ring was made
 	capacity int
 	events   uint64 // EventCompletion raised, for tests and statistics
@@ -53,20 +52,19 @@ const (
 	armAny
 )
 
-// cqRing holds the completions with sequence numbers below end; after it was
-// replaced the later ones are in next. Slots are indexed by sequence number, so that
-// head and tail keep counting across a resize.
+// cqRing holds the completions with sequence numbers below end; later ones are in next, which
+// replaces it. Sequence numbers index the slots, so head and tail keep counting across a resize.
 type cqRing struct {
 	slots []WC // length is a power of two
 	tail  atomic.Uint64
 	end   atomic.Uint64 // noEnd until the ring is replaced
 	next  *cqRing       // published by end
-	_     [16]byte      // to the end of a cache line, so that the CQs of two engines share none
+	_     [16]byte      // fills the cache line, so that CQs of two engines share none
 }
 
 const noEnd = ^uint64(0)
 
-// ringSize is the number of slots of a ring for n completions.
+// ringSize returns the number of slots of a ring for n completions.
 func ringSize(n int) int {
 	size := 1
 	for size < n {
@@ -88,7 +86,7 @@ func checkCQE(op string, n int) error {
 	return nil
 }
 
-// CreateCQ makes a CQ for n completions. Its memory grows up to that when completions wait.
+// CreateCQ makes a CQ for n completions. Its memory grows up to that as completions wait.
 func (e *Engine) CreateCQ(n int, userData any) (*CQ, error) {
 	if err := checkCQE("create CQ", n); err != nil {
 		return nil, err
@@ -98,9 +96,8 @@ func (e *Engine) CreateCQ(n int, userData any) (*CQ, error) {
 	return &CQ{e: e, userData: userData, prod: r, cons: r, capacity: n}, nil
 }
 
-// push appends a completion of a QP of e. It returns false if the CQ
-// overflowed, now or earlier; then the caller moves the QP to ERR. Events go to e: it
-// may be another engine than the home.
+// push appends a completion of a QP of e. It returns false if the CQ overflowed, now or earlier;
+// the caller then moves the QP to ERR. Events go to e, which may not be the home.
 func (cq *CQ) push(e *Engine, wc *WC, solicited bool) bool {
 	if cq.on.Load() {
 		cq.mu.Lock()
@@ -114,9 +111,8 @@ func (cq *CQ) push(e *Engine, wc *WC, solicited bool) bool {
 		} else {
 			cq.pushRing(e, wc)
 		}
-		// The store above and the load below are ordered against Arm's store and
-		// the Poll after it: either this sees the CQ armed, or that poll sees the
-		// completion.
+		// This store and load are ordered against Arm's store and the Poll after it: either push
+		// sees the CQ armed, or that Poll sees the completion.
 		if a := cq.armed.Load(); a != armNone {
 			if a == armAny || solicited || wc.Status != WCSuccess {
 				cq.armed.Store(armNone)
@@ -126,14 +122,14 @@ func (cq *CQ) push(e *Engine, wc *WC, solicited bool) bool {
 			}
 		}
 	}
-	if cq.on.Load() { // as before: it changes under the lock of each engine that pushes
+	if cq.on.Load() { // as above: it changes only under the lock of each engine that pushes
 		cq.mu.Unlock()
 	}
 	return ok
 }
 
-// room looks again how far the consumer is, and reports whether there is room for one more completion. A CQ
-// that has none is dead from then on.
+// room reads the consumer's position again and reports whether one more completion fits. If none
+// does, the CQ is dead from then on.
 func (cq *CQ) room(e *Engine) bool {
 	if cq.over.Load() != 0 {
 		return false
@@ -142,7 +138,7 @@ func (cq *CQ) room(e *Engine) bool {
 	if cq.ring != nil {
 		head = &cq.ring.head.Head
 	}
-	// A head beyond the tail, which only a consumer in foreign memory can write, is no room.
+	// A head beyond the tail leaves no room. Only a consumer in foreign memory can write one.
 	if waiting := cq.tail - head.Load(); waiting < uint64(cq.capacity) {
 		most := uint64(cq.capacity)
 		if cq.prod != nil {
@@ -150,7 +146,7 @@ func (cq *CQ) room(e *Engine) bool {
 			case waiting >= uint64(size):
 				cq.replace(ringSize(int(waiting) + 1))
 			case size < ringSize(cq.capacity) && cq.tail-cq.made >= busyCQ*uint64(size):
-				cq.replace(2 * size) // a short one comes here often
+				cq.replace(2 * size) // a short ring comes here often
 			}
 			most = min(most, uint64(len(cq.prod.slots)))
 		}
@@ -166,7 +162,7 @@ func (cq *CQ) room(e *Engine) bool {
 	return false
 }
 
-// replace goes on in a ring of another size.
+// replace continues in a new ring of the given size.
 func (cq *CQ) replace(size int) {
 	old, r := cq.prod, newCQRing(size)
 	r.tail.Store(cq.tail)
@@ -175,7 +171,7 @@ func (cq *CQ) replace(size int) {
 	old.end.Store(cq.tail) // publishes next
 }
 
-// Poll moves up to len(wcs) completions out of the CQ and returns how many.
+// Poll moves up to len(wcs) completions out of the CQ and returns how many it moved.
 func (cq *CQ) Poll(wcs []WC) int {
 	if cq.foreign {
 		return cq.pollRing(wcs)
@@ -203,8 +199,7 @@ func (cq *CQ) Poll(wcs []WC) int {
 	return n
 }
 
-// Len returns how many completions wait to be polled. It belongs to the
-// consumer, as Poll does.
+// Len returns how many completions wait to be polled. Only the consumer may call it.
 func (cq *CQ) Len() int {
 	if cq.foreign {
 		return cq.lenRing()
@@ -216,10 +211,9 @@ func (cq *CQ) Len() int {
 	return int(r.tail.Load() - cq.head.Load())
 }
 
-// Arm asks for one EventCompletion at the next completion, or, with
-// solicitedOnly, at the next solicited or failed one. As with
-// ibv_req_notify_cq, poll once more after arming. A CQ armed for any
-// completion stays so when it is armed for solicited ones.
+// Arm requests one EventCompletion at the next completion, or, with solicitedOnly, at the next
+// solicited or failed one. As with ibv_req_notify_cq, poll once more after arming. Arming for
+// solicited completions does not weaken a CQ already armed for any.
 func (cq *CQ) Arm(solicitedOnly bool) {
 	if !solicitedOnly {
 		cq.armed.Store(armAny)
@@ -228,8 +222,8 @@ func (cq *CQ) Arm(solicitedOnly bool) {
 	cq.armed.CompareAndSwap(armNone, armSolicited)
 }
 
-// Waiting returns how many completions there have ever been, and how many of them wait to be polled. It belongs to the
-// consumer, as Poll does.
+// Waiting returns how many completions were ever pushed, and how many of them wait to be polled.
+// Only the consumer may call it.
 func (cq *CQ) Waiting() (pushed uint64, n int) {
 	n = cq.Len()
 	head := cq.head.Load()
@@ -239,12 +233,12 @@ func (cq *CQ) Waiting() (pushed uint64, n int) {
 	return head + uint64(n), n
 }
 
-// Told returns how many completions there had been when EventCompletion was raised for the last time. Anybody may call it.
+// Told returns the number of completions pushed at the last EventCompletion. Any goroutine may call
+// it.
 func (cq *CQ) Told() uint64 { return cq.told.Load() }
 
-// Resize changes the capacity to n; it fails with ErrBusy if more completions
-// are waiting. It is a command: it may run beside Poll, and beside other engines if the CQ is
-// shared, not beside its home.
+// Resize changes the capacity to n, or fails with ErrBusy if more completions are waiting. As a
+// command of the home it may run beside Poll and, if the CQ is shared, beside other engines.
 func (cq *CQ) Resize(n int) error {
 	if cq.destroyed() {
 		return &EngineError{Op: "resize CQ", Err: ErrDestroyed}
@@ -260,29 +254,28 @@ func (cq *CQ) Resize(n int) error {
 		return opErr("resize CQ", ErrBusy, "more than %d completions wait", n)
 	}
 	cq.capacity = n
-	cq.limit = 0 // room looks anew
+	cq.limit = 0 // room computes it again
 	if size := ringSize(n); size < len(cq.prod.slots) {
 		cq.replace(size)
 	}
 	return nil
 }
 
-// Overflowed reports whether completions were lost because the CQ was full. None
-// will come any more behind those that Poll still returns. The consumer may call it.
+// Overflowed reports whether the CQ was full and lost completions. None will follow those that Poll
+// still returns. The consumer may call it.
 func (cq *CQ) Overflowed() bool { return cq.over.Load()&cqOverflowed != 0 }
 
-// Cap returns how many completions the CQ holds.
+// Cap returns the capacity in completions.
 func (cq *CQ) Cap() int {
 	defer cq.unlock(cq.lock())
 	return cq.capacity
 }
 
-// UserData returns what was given to CreateCQ.
+// UserData returns the userData argument of CreateCQ.
 func (cq *CQ) UserData() any { return cq.userData }
 
-// Destroy fails with ErrBusy while QPs use the CQ. It is a command of the home. Events of the CQ in
-// the home are dropped; if the CQ is shared, another engine may have one, whose receiver looks whether the
-// CQ is still there.
+// Destroy removes the CQ, or fails with ErrBusy while QPs use it. Only the home may call it. The
+// home drops the CQ's events; other engines drop theirs when they come to them.
 func (cq *CQ) Destroy() error {
 	if users, ok := cq.end(); !ok {
 		if users < 0 {

@@ -9,45 +9,45 @@ import (
 	"github.com/goroce/goroce/transport/cc"
 )
 
-// byDelay is congestion control by round trips (cc.Delay): of what the requester sends, and of what its READs ask
-// for. A queue pair has none until a round trip takes longer than the target. As long as that has not happened,
-// or is over, nothing is counted, paced, or limited but by the window, which grows from a few packets when a connection
-// begins. While it limits, it is QP.cc, and the window is what it says.
+// byDelay controls congestion by round trips (cc.Delay): both for sent packets and for those that
+// READs request. A queue pair has none until a round trip exceeds the target. Before that, and once
+// control is released, only the window limits, which starts at a few packets and grows; nothing is
+// counted or paced. While control limits, it is QP.cc and rules the window.
 type byDelay struct {
 	model  cc.Delay
 	active congestion // QP.cc
 
-	// At the end of the round before; at the beginning, when the packet that is timed left. All that arrives is of one
-	// round: the first packet of a READ's answer ends a round, and what comes behind it is of the next.
+	// State at the end of the last round; at first, when the timed packet left. A READ answer's
+	// first packet ends a round; those behind it belong to the next.
 	una    ib.PSN
-	have   int // of missing.arrived
+	have   int // missing.arrived
 	from   int64
-	counts bool // these are valid
-	sent   int  // packets since the one before that was timed
+	counts bool // these fields are valid
+	sent   int  // packets since the previously timed one
 	took   int64
-	// The last packet that was timed.
+	// The packet timed last.
 	lastAt    int64 // 0: none
 	lastPSN   ib.PSN
-	lastAgain uint32 // of requester.sentAgain
-	ready     bool   // a packet is timed
+	lastAgain uint32 // requester.sentAgain then
+	ready     bool   // a packet is being timed
 	newsAt    int64  // when the peer was last found to have more
 
-	bytes, packets int   // that left since then
-	gap            int64 // longest between two times when the peer was found to have more
-	lost           int   // that were found lost
+	bytes, packets int   // sent since then
+	gap            int64 // longest time between two such finds
+	lost           int   // packets found lost
 	idle           bool  // nothing was left to send
-	wasIdle        bool  // when the packet that is timed left
+	wasIdle        bool  // idle when the timed packet left
 }
 
-// startWindow is the window of a QP with control by delay at the beginning of a connection. It doubles with each
-// round trip.
+// startWindow is the window of a QP with control by delay when a connection begins. It doubles with
+// each round trip.
 const startWindow = 8
 
-// ceilingPackets is the most that control by delay lets a QP have on its way, unless MaxUnackedPackets is set: where
-// the path is long, that is more than without control.
+// ceilingPackets is the most that control by delay lets a QP have in flight, unless
+// MaxUnackedPackets is set. On a long path that exceeds the window without control.
 const ceilingPackets = 4096
 
-// timed notes that the packet that the requester has just sent is timed.
+// timed notes that the packet just sent is being timed.
 func (d *byDelay) timed(now int64, sq *requester) {
 	d.ready = true
 	if !d.counts {
@@ -69,8 +69,8 @@ func (sq *requester) have() int {
 	return sq.miss.arrived
 }
 
-// roundTrip tells control by delay of a round trip: of the packet that was timed last. late says that its answer waited for
-// what was lost before it.
+// roundTrip reports the round trip of the packet timed last to control by delay. late says that its
+// answer waited for a packet lost before it.
 func (qp *QP) roundTrip(now int64, late bool) {
 	sq, d := &qp.sq, qp.delay
 	rtt := now - sq.rtt.sentAt
@@ -100,14 +100,14 @@ func (qp *QP) roundTrip(now int64, late bool) {
 	qp.ruleWindow(now)
 }
 
-// ruleWindow makes the window what control by delay says.
+// ruleWindow sets the window to what control by delay demands.
 func (qp *QP) ruleWindow(now int64) {
 	if qp.cc != nil && qp.delay != nil {
 		qp.sq.win.rule(qp.delay.model.Window(now))
 	}
 }
 
-// delayTarget returns the target.
+// delayTarget returns the target of control by delay, in nanoseconds.
 func (qp *QP) delayTarget() int64 {
 	if t := qp.e.cfg.Tuning.Congestion.Target; t != 0 {
 		return int64(t)
@@ -115,7 +115,7 @@ func (qp *QP) delayTarget() int64 {
 	return int64(cc.DefaultTarget)
 }
 
-// newByDelay returns the state of control by delay when the first round trip took long.
+// newByDelay returns the state of control by delay after the first long round trip.
 func (qp *QP) newByDelay(now int64) *byDelay {
 	w := &qp.sq.win
 	most, ceiling := w.max<<w.long, ceilingPackets
@@ -132,7 +132,7 @@ func (qp *QP) newByDelay(now int64) *byDelay {
 	return d
 }
 
-// switchDelay begins to control the QP, or ends it.
+// switchDelay begins to control the QP, or releases it.
 func (qp *QP) switchDelay(free bool) {
 	w := &qp.sq.win
 	if free {
@@ -151,8 +151,8 @@ func (qp *QP) switchDelay(free bool) {
 	qp.path.Link = nil
 }
 
-// charge returns what a packet of the QP costs on the cable, of those that the rate applies to: for control by
-// delay a READ costs what it asks for.
+// charge returns what a packet costs on the cable if the rate applies to it, else 0. Under control
+// by delay a READ request costs what it requests.
 func (qp *QP) charge(p *TxPacket, overhead int) (bytes, packets int) {
 	if qp.delay == nil {
 		if !isPaced(p) {
@@ -164,14 +164,14 @@ func (qp *QP) charge(p *TxPacket, overhead int) (bytes, packets int) {
 	case op == ib.CNP || op.Info().Response:
 		return 0, 0
 	case op == ib.RCReadRequest:
-		n := int(binary.BigEndian.Uint32(p.Header[ib.BTHBytes+12:])) // of the RETH
+		n := int(binary.BigEndian.Uint32(p.Header[ib.BTHBytes+12:])) // length in the RETH
 		packets = max((n+qp.mtu-1)/qp.mtu, 1)
 		return n + packets*(overhead+ib.BTHBytes+ib.ICRCBytes), packets
 	}
 	return p.UDPPayloadLen() + overhead, 1
 }
 
-// settled follows a turn of a QP that is controlled by delay.
+// settled accounts for a turn of a QP under control by delay.
 func (d *byDelay) settled(qp *QP, bytes, packets int) {
 	d.bytes += bytes
 	d.packets += packets
@@ -180,7 +180,7 @@ func (d *byDelay) settled(qp *QP, bytes, packets int) {
 	}
 }
 
-// news tells control by delay that the peer was found to have more, and if trip of the round trip that ended with that.
+// news reports that the peer has more packets and, if trip, that a round trip ended with them.
 func (qp *QP) news(now int64, trip, late bool) {
 	if d := qp.delay; d != nil {
 		d.gap = max(d.gap, now-d.newsAt)
@@ -194,15 +194,15 @@ func (qp *QP) news(now int64, trip, late bool) {
 	}
 }
 
-// lostPackets tells control by delay of packets that were found lost.
+// lostPackets reports n packets found lost to control by delay.
 func (qp *QP) lostPackets(n int) {
 	if qp.delay != nil {
 		qp.delay.lost += n
 	}
 }
 
-// farTimeout is the ACK timeout by which a round trip is judged to be that of a peer that is behind: none
-// if the path is known to be long.
+// farTimeout returns the ACK timeout against which onRTT judges a slow peer: none if the path is
+// known to be long.
 func (qp *QP) farTimeout() int64 {
 	if qp.sq.win.ruled {
 		return math.MaxInt64

@@ -10,34 +10,33 @@ import (
 	"github.com/goroce/goroce/transport/cc"
 )
 
-// Engine is one shard of a device: its queue pairs and their timers. See the
-// package comment for how it is driven.
+// Engine is one shard of a device: its queue pairs and their timers. The package comment describes
+// how to drive it.
 type Engine struct {
 	cfg      Config
-	mtu      ib.MTU // of the port now: see SetMTU
+	mtu      ib.MTU // current MTU of the port: see SetMTU
 	counters Counters
 	qps      map[ib.QPN]*QP
-	lastQP   *QP // the QP of the last packet: runs of packets need one lookup
+	lastQP   *QP // QP of the last packet: a run of packets needs one lookup
 
 	ready   readyList
 	timers  timerQueue
 	events  eventQueue
 	mcast   mcastTable
-	notify  *cc.NotificationPoint // when CNPs may be sent; made at the first mark
-	probing int                   // QPs with a loss probe that nothing has answered
+	notify  *cc.NotificationPoint // decides when CNPs may be sent; made at the first mark
+	probing int                   // QPs with an unanswered loss probe
 
-	flights map[netip.Addr]*flight // what is on its way, by destination
-	reading *flight                // responses to READs that are on their way here; nil: not bounded
+	flights map[netip.Addr]*flight // packets in flight, by destination
+	reading *flight                // READ responses in flight to here; nil: not bounded
 
-	kept  keptPool  // memory of packets that came before their turn
+	kept  keptPool  // memory of packets kept until their turn
 	rx    ib.Packet // the packet being handled
-	inRun bool      // it came in a run
-	now   int64     // the time of the last call: completions in a ring have it
-	run   runState  // the run that it is handled with
+	inRun bool      // rx came in a run
+	now   int64     // time of the last call, for completions in a ring
+	run   runState  // the run being handled
 }
 
-// New returns an engine without QPs. An [ArgError] names what is wrong with
-// cfg.
+// New returns an engine without QPs. An [ArgError] names the wrong field of cfg.
 func New(cfg Config) (*Engine, error) {
 	const op = "new engine"
 	switch {
@@ -85,12 +84,11 @@ func New(cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// HandlePacket takes one received packet. It never fails: what is wrong with
-// the packet ends in a counter, a NAK or an error of the QP.
+// HandlePacket handles one received packet. It never fails: a bad packet ends in a counter, a NAK,
+// or an error of the QP.
 //
-// The checks are those of rdma_rxe in its order (all but the last, the ICRC,
-// which the link has verified): packet, QP, transport, state, addresses,
-// P_Key, Q_Key.
+// The checks and their order are those of rdma_rxe: packet, QP, transport, state, addresses, P_Key,
+// Q_Key. The last one, the ICRC, is the link's.
 func (e *Engine) HandlePacket(now int64, rx *RxPacket) {
 	p := &e.rx
 	e.now = now
@@ -118,7 +116,7 @@ func (e *Engine) HandlePacket(now int64, rx *RxPacket) {
 	e.counters.RcvdPkts++
 	e.counters.RcvdBytes += uint64(len(rx.Data))
 	marked := rx.TrafficClass&ECNMask == ECNCE
-	next, una, psn := qp.resp.next, qp.sq.una, p.PSN // p is another afterwards, if one was kept for its turn
+	next, una, psn := qp.resp.next, qp.sq.una, p.PSN // handling kept packets overwrites p
 	switch info.Transport {
 	case ib.RC:
 		if info.Response {
@@ -135,14 +133,14 @@ func (e *Engine) HandlePacket(now int64, rx *RxPacket) {
 	}
 	if marked {
 		e.counters.CEMarkedPkts++
-		// Taken, and in order, so that hardly anybody but the peer has sent it.
+		// The packet was taken, and in order, so it is almost surely the peer's.
 		if qp.resp.next != next && psn == psnOf(next) || qp.sq.una != una {
 			qp.handleCE(now)
 		}
 	}
 }
 
-// find returns the QP of a number, or nil.
+// find returns the QP with number n, or nil.
 func (e *Engine) find(n ib.QPN) *QP {
 	if qp := e.lastQP; qp != nil && qp.num == n {
 		return qp
@@ -154,7 +152,7 @@ func (e *Engine) find(n ib.QPN) *QP {
 	return qp
 }
 
-// admit checks that a packet is one that the QP may receive. It counts what it refuses.
+// admit checks that the QP may receive a packet. It counts a refused one.
 func (e *Engine) admit(now int64, qp *QP, p *ib.Packet, info *ib.OpcodeInfo, rx *RxPacket) bool {
 	c, why := e.refusal(qp, p, info, rx)
 	if c != nil {
@@ -164,8 +162,8 @@ func (e *Engine) admit(now int64, qp *QP, p *ib.Packet, info *ib.OpcodeInfo, rx 
 	return true
 }
 
-// refusal says why the QP may not receive a packet, by transport, state, addresses, P_Key and
-// Q_Key, and what counts that: nil if it may.
+// refusal returns the counter and the reason if the QP may not receive a packet, by transport,
+// state, addresses, P_Key and Q_Key; else nil.
 func (e *Engine) refusal(qp *QP, p *ib.Packet, info *ib.OpcodeInfo, rx *RxPacket) (counter *uint64, why string) {
 	c := &e.counters
 	if info.Transport != qp.typ && (info.Transport != ib.TransportCNP || qp.typ == ib.UD) {
@@ -190,9 +188,8 @@ func (e *Engine) refusal(qp *QP, p *ib.Packet, info *ib.OpcodeInfo, rx *RxPacket
 	return nil, ""
 }
 
-// receives reports whether a packet of an opcode is taken in the QP's state
-// (IBTA 10.3.1): requests from RTR on, responses from RTS on. In ERR only a
-// responder that still repeats its last NAK is asked.
+// receives reports whether the QP accepts an opcode in its state (IBTA 10.3.1): requests from RTR
+// on, responses from RTS on. In ERR only a responder that still repeats its last NAK gets requests.
 func (qp *QP) receives(info *ib.OpcodeInfo) bool {
 	switch qp.state {
 	case StateRTS, StateSQD, StateSQE:
@@ -205,8 +202,8 @@ func (qp *QP) receives(info *ib.OpcodeInfo) bool {
 	return false
 }
 
-// isLocal reports whether a is an address of this device, or a group: the link
-// delivers those that were joined.
+// isLocal reports whether a is an address of this device, or a multicast group: the link delivers
+// only joined groups.
 func (e *Engine) isLocal(a netip.Addr) bool {
 	for _, g := range e.cfg.GIDs {
 		if g == a {
@@ -216,7 +213,7 @@ func (e *Engine) isLocal(a netip.Addr) bool {
 	return a.IsMulticast()
 }
 
-// dropUndecodable counts bytes that are not a packet.
+// dropUndecodable counts data that is not a packet.
 func (e *Engine) dropUndecodable(now int64, err ib.DecodeError) {
 	c := &e.counters.DropMalformed
 	if err == ib.ErrUnknownOpcode {
@@ -228,7 +225,7 @@ func (e *Engine) dropUndecodable(now int64, err ib.DecodeError) {
 	}
 }
 
-// drop counts and traces a packet that is not taken.
+// drop counts and traces a refused packet.
 func (e *Engine) drop(now int64, p *ib.Packet, c *uint64, why string) {
 	*c++
 	if t := e.cfg.Tracer; t != nil {
@@ -236,10 +233,9 @@ func (e *Engine) drop(now int64, p *ib.Packet, c *uint64, why string) {
 	}
 }
 
-// PollTransmit fills batch with packets to send and returns how many; 0 means
-// that there is nothing to send now. Packets of one QP come in runs, so that a
-// link can send them as one segmented datagram. Every descriptor is valid
-// until the next call of any engine method.
+// PollTransmit fills batch with packets to send and returns how many; 0 means that there is nothing
+// to send now. Packets of one QP follow each other, so that a link can send them as one segmented
+// datagram. The descriptors are valid until the next call of any engine method.
 func (e *Engine) PollTransmit(now int64, batch []TxPacket) int {
 	e.now = now
 	n := 0
@@ -260,7 +256,7 @@ func (e *Engine) PollTransmit(now int64, batch []TxPacket) int {
 	return n
 }
 
-// sent counts and traces packets that leave.
+// sent counts and traces departing packets.
 func (e *Engine) sent(now int64, batch []TxPacket) {
 	bytes := 0
 	for i := range batch {
@@ -276,7 +272,7 @@ func (e *Engine) sent(now int64, batch []TxPacket) {
 	}
 }
 
-// PollEvent returns the next notification, or false.
+// PollEvent returns the next notification, or false if there is none.
 func (e *Engine) PollEvent() (Event, bool) { return e.events.pop() }
 
 // Counters returns a copy of the counters.

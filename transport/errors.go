@@ -8,10 +8,9 @@ import (
 	"github.com/goroce/goroce/transport/wire"
 )
 
-// The kinds of failure of the API. An error is an [ArgError] if it concerns an
-// attribute, otherwise an [EngineError] that wraps one of these kinds, or an error
-// of package mem. The two packages share the kinds that both have, so that a
-// caller need not know which of them has failed.
+// The kinds of failure of the API. An error about an attribute is an [ArgError]. Any other is an
+// [EngineError] that wraps one of these kinds, or an error of package mem. The two packages share
+// common kinds, so callers need not know which of them failed.
 var (
 	ErrInvalidState   = errors.New("not allowed in this state")
 	ErrQueueFull      = errors.New("work queue is full")
@@ -25,7 +24,7 @@ var (
 	ErrInvalidAttr    = mem.ErrInvalid
 )
 
-// EngineError says which operation failed, and why.
+// EngineError reports which operation failed, and why.
 type EngineError struct {
 	Op     string // such as "post send"
 	Detail string // in words; may be empty
@@ -43,15 +42,15 @@ func (e *EngineError) Error() string {
 // Unwrap returns the kind, for errors.Is.
 func (e *EngineError) Unwrap() error { return e.Err }
 
-// opErr makes an EngineError. It is called only where something has failed.
+// opErr makes an EngineError. Call it only after a failure, since it formats.
 func opErr(op string, kind error, detail string, args ...any) error {
 	return &EngineError{Op: op, Detail: fmt.Sprintf(detail, args...), Err: kind}
 }
 
-// ArgError says which argument of a call is wrong; see [wire.ArgError].
+// ArgError reports which argument of a call is wrong; see [wire.ArgError].
 type ArgError = wire.ArgError
 
 func argError(op, arg, why string) error { return &ArgError{Op: op, Arg: arg, Why: why} }
 
-// errNilRequest says that there is no work request to post.
+// errNilRequest reports a nil work request.
 func errNilRequest(op string) error { return argError(op, "wr", "is nil") }

@@ -6,7 +6,7 @@ type EventType uint8
 
 // The events.
 const (
-	// EventCompletion: an armed CQ has a completion. Sent once for each Arm.
+	// EventCompletion: an armed CQ has a completion. Raised once for each Arm.
 	EventCompletion EventType = iota
 	EventCQError              // CQ overflow
 	EventQPFatal
@@ -20,9 +20,9 @@ const (
 	EventDeviceFatal
 	EventPortActive
 	EventPortError
-	EventPortMTU // the largest path MTU that the port carries is another: new connections use it
-	// EventQPUnanswered: the peer of an RC QP does not answer, as a retry or a second loss probe says each time. It is for a
-	// communication manager, which can ask whether the peer is still there: see QP.WatchSilence.
+	EventPortMTU // the port's largest path MTU changed; new connections use it
+	// EventQPUnanswered: the peer of an RC QP does not answer. ACK timeouts and second loss probes
+	// raise it, so that a communication manager can ask about the peer: see QP.WatchSilence.
 	EventQPUnanswered
 )
 
@@ -40,7 +40,7 @@ func (t EventType) String() string {
 	return "unknown event"
 }
 
-// Event is one notification; the fields that its type does not concern are nil.
+// Event is one notification. Fields that its type does not use are nil.
 type Event struct {
 	Type EventType
 	QP   *QP

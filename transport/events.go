@@ -1,21 +1,20 @@
 package transport
 
-// eventQueue holds the events that PollEvent has not taken yet. Every object
-// has at most one event of each type in a queue, so its length is bounded
-// by the number of objects, and room for them is made when they are created:
-// raising an event does not allocate. An object that is shared has at most one event
-// of each type in all queues together, and room in the queue of each engine that has a QP with it.
+// eventQueue holds the events that PollEvent has not returned yet. Every object has at most one
+// event of each type queued, a shared object in all queues together. So the number of objects
+// bounds the length. Creating an object reserves room, and so does creating a QP that uses another
+// engine's, so that raising an event does not allocate.
 type eventQueue struct {
 	ring  []Event // length is a power of two, or 0
 	head  uint64
 	tail  uint64
-	bound int // most events that the living objects can have in the queue
+	bound int // most events that the living objects can have queued
 }
 
-// eventSet is the set of types that an object has in the queue.
+// eventSet is the set of event types that an object has queued.
 type eventSet uint16
 
-// How many types of events an object can raise.
+// Number of event types of each kind of object.
 const (
 	cqEvents  = 2 // completion, error
 	qpEvents  = 7 // fatal, request, access, established, drained, last WQE, unanswered
@@ -32,7 +31,7 @@ func (q *eventQueue) reserve(n int) {
 	q.grow(size)
 }
 
-// grow makes the ring at least as large as a power of two.
+// grow enlarges the ring to size, a power of two.
 func (q *eventQueue) grow(size int) {
 	if size <= len(q.ring) {
 		return
@@ -44,11 +43,11 @@ func (q *eventQueue) grow(size int) {
 	q.ring = ring
 }
 
-// release gives back the room of an object that was destroyed.
+// release gives back the room of a destroyed object.
 func (q *eventQueue) release(n int) { q.bound -= n }
 
-// push adds ev unless its object, whose set is given, has one of that type in
-// a queue already. The lock of an object that is shared is held.
+// push adds ev unless its object, which owns the set pending, has an event of that type queued. The
+// caller holds the lock of a shared object.
 func (q *eventQueue) push(pending *eventSet, ev Event) {
 	bit := eventSet(1) << ev.Type
 	if *pending&bit != 0 {
@@ -56,14 +55,14 @@ func (q *eventQueue) push(pending *eventSet, ev Event) {
 	}
 	*pending |= bit
 	if q.tail-q.head == uint64(len(q.ring)) {
-		// The event of a CQ that is shared is still here, but not the QP that had reserved room for it.
+		// A shared CQ's event is still queued, but the QP that had reserved room for it is gone.
 		q.grow(max(2*len(q.ring), 16))
 	}
 	q.ring[q.tail&uint64(len(q.ring)-1)] = ev
 	q.tail++
 }
 
-// pop takes the oldest event. Those of an object that its home has destroyed are dropped.
+// pop removes the oldest event. It drops events of objects that their home has destroyed.
 func (q *eventQueue) pop() (Event, bool) {
 	for q.head != q.tail {
 		slot := &q.ring[q.head&uint64(len(q.ring)-1)]
@@ -77,7 +76,7 @@ func (q *eventQueue) pop() (Event, bool) {
 	return Event{}, false
 }
 
-// purge drops the events of an object that goes away.
+// purge drops the events of an object that is being destroyed.
 func (q *eventQueue) purge(match func(*Event) bool) {
 	mask := uint64(len(q.ring) - 1)
 	to := q.head
@@ -93,7 +92,7 @@ func (q *eventQueue) purge(match func(*Event) bool) {
 	q.tail = to
 }
 
-// taken notes that the event has left the queue, and reports whether its object is still there.
+// taken notes that the event has left the queue, and reports whether its object still exists.
 func (ev *Event) taken() bool {
 	var pending *eventSet
 	var s *shared
@@ -117,9 +116,8 @@ func (qp *QP) raise(t EventType) {
 	qp.e.events.push(&qp.pending, Event{Type: t, QP: qp})
 }
 
-// commEstablished tells that a packet of the peer arrived for a QP in RTR, or for
-// one that is watched; the event comes once (IBTA 11.6.3.2). The caller has seen
-// that the PSN is one of the peer's.
+// commEstablished raises EventCommEstablished, once, when a packet of the peer arrives in RTR, or
+// later on a watched QP (IBTA 11.6.3.2). The caller has checked that the PSN is one of the peer's.
 func (qp *QP) commEstablished() {
 	if !qp.established && (qp.state == StateRTR || qp.watchFirst) {
 		qp.established = true
@@ -128,17 +126,17 @@ func (qp *QP) commEstablished() {
 	}
 }
 
-// WatchSilence has EventQPUnanswered come.
+// WatchSilence turns on EventQPUnanswered.
 func (qp *QP) WatchSilence() { qp.watchSilence = true }
 
-// unanswered tells that the peer does not answer.
+// unanswered raises EventQPUnanswered if it is turned on.
 func (qp *QP) unanswered() {
 	if qp.watchSilence {
 		qp.raise(EventQPUnanswered)
 	}
 }
 
-// WatchEstablished makes EventCommEstablished come for the first packet in RTS
-// as well as in RTR. A communication manager that gets its QP ready to send
-// before the peer has confirmed the connection needs it.
+// WatchEstablished makes the first packet in RTS raise EventCommEstablished as well, not only in
+// RTR. A communication manager needs it if it moves its QP to RTS before the peer confirms the
+// connection.
 func (qp *QP) WatchEstablished() { qp.watchFirst = !qp.established }

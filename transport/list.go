@@ -1,7 +1,7 @@
 package transport
 
-// QPs calls f for each QP of the engine, in no particular order, until it returns false. f must not create or
-// destroy any.
+// QPs calls f for each QP of the engine, in no particular order, until f returns false. f must not
+// create or destroy QPs.
 func (e *Engine) QPs(f func(*QP) bool) {
 	for _, qp := range e.qps {
 		if !f(qp) {

@@ -5,11 +5,10 @@ import (
 	"github.com/goroce/goroce/mem"
 )
 
-// doLocal executes a local operation. LOCAL_INV waits until everything before
-// it is complete, so that no earlier request of this queue loses its key on
-// the way (as rdma_rxe; the strong ordering of IBTA 10.8.3.4). BIND_MW does not
-// wait: what follows may use the window, what precedes cannot. It returns
-// false if the request has to wait or has failed.
+// doLocal executes a local operation. LOCAL_INV waits until everything before it is complete, so
+// that no earlier request of this queue loses its key in flight (as in rdma_rxe; the strong
+// ordering of IBTA 10.8.3.4). BIND_MW does not wait: later requests may use the window, earlier
+// ones cannot. doLocal returns false if the request must wait or has failed.
 func (sq *requester) doLocal(now int64, w *sendWQE) bool {
 	qp, q := sq.qp, &sq.q
 	table := qp.e.cfg.Mem

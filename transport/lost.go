@@ -5,25 +5,23 @@ import (
 	"github.com/goroce/goroce/mem"
 )
 
-// Registered memory may not be there when it is touched: see mem.FaultAddr. The
-// shell has such an access panic (debug.SetPanicOnFault), and this file makes an
-// error of the queue pair out of it. What is recovered from is an access and
-// nothing else: the address that faulted lies in a registered region, or the panic
-// goes on.
+// Registered memory may be gone when it is accessed: see mem.FaultAddr. The shell makes such an
+// access panic (debug.SetPanicOnFault), and this file turns the panic into an error of the queue
+// pair. It recovers from accesses only: unless the faulting address lies in a registered region,
+// the panic continues.
 //
-// A recover for each packet would cost more than the copy of a small one, so
-// there is one for a batch. That is sound because each access to memory is the
-// last thing that may fail in a packet, and none has changed anything before
-// it that its error does not mend: to continue behind the panic in errorOf is
-// to return the error from where the access was.
+// A recover per packet would cost more than copying a small one, so there is one per batch. That is
+// sound because each access to memory is the last step of a packet that may fail, and its error
+// covers every change before it. So continuing after the panic, in faulted, equals returning the
+// error at the access.
 
-// HandlePackets is HandlePacket for each of rx, in order, and contains faults of registered
-// memory. Packets that differ in little are handled together: see run.go.
+// HandlePackets calls HandlePacket for each of rx, in order, and contains faults of registered
+// memory. It handles packets that differ in little together: see run.go.
 func (e *Engine) HandlePackets(now int64, rx []RxPacket) { e.HandleUnverified(now, rx, nil) }
 
-// HandleUnverified is HandlePackets for packets that may be ICRCUnknown. Each of these is checked by c right before anything
-// is done with it, so that its payload is still in the fastest cache when it is copied. What is wrong is passed over, as if it had
-// not come; without a Checker, all of them are.
+// HandleUnverified is HandlePackets for packets that may be ICRCUnknown. c checks each of these
+// right before it is handled, so that its payload is in the fastest cache when it is copied. A
+// wrong packet is skipped as if it had not come; without a Checker, all ICRCUnknown packets are.
 func (e *Engine) HandleUnverified(now int64, rx []RxPacket, c Checker) {
 	e.run.check, e.run.heard = c, 0
 	for at := 0; at < len(rx); {
@@ -32,8 +30,8 @@ func (e *Engine) HandleUnverified(now int64, rx []RxPacket, c Checker) {
 	e.run.check = nil
 }
 
-// handleUpTo handles packets from at on until one meets memory that is not there, and returns how
-// many, with that.
+// handleUpTo handles packets from at on, up to the first that meets memory that is gone. It returns
+// how many it handled, including that one.
 func (e *Engine) handleUpTo(now int64, batch []RxPacket, at int) (n int) {
 	rx := batch[at:]
 	defer func() {
@@ -43,7 +41,7 @@ func (e *Engine) handleUpTo(now int64, batch []RxPacket, at int) (n int) {
 			e.faulted(now, e.lastQP, &e.rx)
 		}
 	}()
-	run := 0 // so many are alike
+	run := 0 // packets of the current run that are left
 	for n < len(rx) {
 		e.run.at = at + n
 		if e.run.heard != 0 && at+n == e.run.heard {
@@ -77,7 +75,7 @@ func (e *Engine) handleUpTo(now int64, batch []RxPacket, at int) (n int) {
 	return n
 }
 
-// handleContained handles a datagram to a group for one of its QPs.
+// handleContained handles a multicast datagram for one of its QPs.
 func (e *Engine) handleContained(now int64, qp *QP, p *ib.Packet, rx *RxPacket) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -88,8 +86,7 @@ func (e *Engine) handleContained(now int64, qp *QP, p *ib.Packet, rx *RxPacket) 
 	qp.handleUD(now, p, rx)
 }
 
-// lose gives up the regions that a recovered panic is about. A panic that is about
-// something else goes on.
+// lose gives up the regions that a recovered panic is about. It continues any other panic.
 func (e *Engine) lose(recovered any) {
 	addr, ok := mem.FaultAddr(recovered)
 	if !ok || e.cfg.Mem.Lose(addr) == 0 {
@@ -98,7 +95,7 @@ func (e *Engine) lose(recovered any) {
 	e.counters.MemoryFaults++
 }
 
-// faulted goes on with a received packet whose access to memory failed.
+// faulted continues with a received packet whose access to memory failed.
 func (e *Engine) faulted(now int64, qp *QP, p *ib.Packet) {
 	info := p.Opcode.Info()
 	if info.Transport == ib.RC && info.Response {
@@ -118,19 +115,19 @@ func (e *Engine) faulted(now int64, qp *QP, p *ib.Packet) {
 	}
 }
 
-// copyOut is Cursor.CopyOut that contains faults.
+// copyOut is Cursor.CopyOut, but contains faults.
 func (e *Engine) copyOut(c *mem.Cursor, dst []byte) (n int, f mem.Fault) {
 	defer e.contain(&f)
 	return c.CopyOut(dst), mem.FaultNone
 }
 
-// copyGuarded is copy that contains faults of src.
+// copyGuarded is copy, but contains faults of src.
 func (e *Engine) copyGuarded(dst, src []byte) (n int, f mem.Fault) {
 	defer e.contain(&f)
 	return copy(dst, src), mem.FaultNone
 }
 
-// contain is to be deferred around an access. It sets f if the memory was not there.
+// contain sets f if memory was gone. The caller defers it around an access.
 func (e *Engine) contain(f *mem.Fault) {
 	if v := recover(); v != nil {
 		e.lose(v)
@@ -138,10 +135,10 @@ func (e *Engine) contain(f *mem.Fault) {
 	}
 }
 
-// TransmitFault takes notice that the payload of a packet made by PollTransmit could not be
-// read: addr, an address in it, is not there. The request fails, or
-// the READ whose response it was. It reports false, and does nothing, if addr is not in the
-// payload, or not in registered memory.
+// TransmitFault reports that the payload of a packet from PollTransmit could not be read, because
+// addr, an address in it, is gone. The request fails, or the READ that the packet answers.
+// TransmitFault returns false, and does nothing, if addr is not in the payload or not in registered
+// memory.
 func (e *Engine) TransmitFault(now int64, tx *TxPacket, addr uint64) bool {
 	if !tx.Holds(addr) || e.cfg.Mem.Lose(addr) == 0 {
 		return false
@@ -169,15 +166,15 @@ func (r *responder) readFaulted(now int64, psn ib.PSN) {
 	r.fail(now, ib.NAKRemoteAccess, r.next-uint64(span(psn, psnOf(r.next))), EventQPAccessError, false)
 }
 
-// payloadFaulted fails the request whose packet with psn could not be sent. Its
-// completion waits for those before it, as ever; nothing behind it is sent.
+// payloadFaulted fails the request whose packet with psn could not be sent. Its completion waits
+// for those before it; nothing behind it is sent.
 func (sq *requester) payloadFaulted(now int64, psn ib.PSN) {
 	q, qp := &sq.q, sq.qp
 	for i := q.head; i != q.tail; i++ {
 		w := q.at(i)
 		switch {
 		case w.state == wqeRefused:
-			return // for an earlier packet
+			return // an earlier packet failed it
 		case w.state != wqeBegun || span(w.psn, psn) >= int(w.npkts):
 			continue
 		}
@@ -192,7 +189,7 @@ func (sq *requester) payloadFaulted(now int64, psn ib.PSN) {
 		return
 	}
 	if qp.typ != ib.RC {
-		// Complete already: an unreliable request is when the link has its packets.
+		// Already complete: an unreliable request is once the link has its packets.
 		qp.fatal(now, EventQPFatal)
 	}
 }

@@ -12,9 +12,8 @@ type mcastTable struct {
 	groups map[ib.GID][]*QP
 }
 
-// AttachMcast makes the QP receive datagrams to the group gid; it must be a UD
-// QP. That the host receives the group at all (IGMP, MLD) is up to the shell.
-// Attaching again changes nothing.
+// AttachMcast makes a UD QP receive datagrams sent to the group gid. The shell must join the group
+// on the host (IGMP, MLD). Attaching again changes nothing.
 func (qp *QP) AttachMcast(gid ib.GID) error {
 	const op = "attach multicast"
 	switch {
@@ -42,7 +41,7 @@ func (qp *QP) AttachMcast(gid ib.GID) error {
 	return nil
 }
 
-// DetachMcast undoes AttachMcast. Destroy does it for all groups.
+// DetachMcast undoes AttachMcast. Destroy detaches from all groups.
 func (qp *QP) DetachMcast(gid ib.GID) error {
 	if !qp.e.mcast.detach(gid, qp) {
 		return argError("detach multicast", "gid", fmt.Sprintf("not attached to %v", gid))
@@ -65,7 +64,7 @@ func (t *mcastTable) detach(gid ib.GID, qp *QP) bool {
 	return true
 }
 
-// detachAll takes qp out of every group.
+// detachAll removes qp from every group.
 func (t *mcastTable) detachAll(qp *QP) {
 	if qp.typ != ib.UD {
 		return
@@ -75,9 +74,8 @@ func (t *mcastTable) detachAll(qp *QP) {
 	}
 }
 
-// handleMulticast delivers a datagram to the QPs attached to the group that it
-// was sent to; each checks its own state, P_Key and Q_Key. p was decoded from
-// rx and the ICRC verified once.
+// handleMulticast delivers a datagram to every QP attached to its group. admit checks each QP's
+// state, P_Key and Q_Key. p was decoded from rx once, and its ICRC verified once.
 func (e *Engine) handleMulticast(now int64, p *ib.Packet, rx *RxPacket) {
 	info := p.Opcode.Info()
 	qps := e.mcast.groups[ib.GIDFromAddr(rx.Dst)]

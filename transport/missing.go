@@ -2,71 +2,72 @@ package transport
 
 import "github.com/goroce/goroce/ib"
 
-// Selective repeat of a requester: it sends again what is missing, and not what is behind it.
+// missing is the state of selective repeat in a requester: only missing packets are sent again, not
+// those behind them.
 //
-// What is missing at the peer, the peer tells, in its sequence NAKs, if it knows selective repeat
-// (keptMap). Whether it does is found out without being agreed on: what is sent again has
-// ib.Resv7Selective, and a peer that has it in its answers knows. Others ignore the bit. If no
-// answer comes at all, the bit is not used again. So a queue pair goes back once before it repeats
-// selectively, unless another one to that address has found out: then it says so from its first
-// packet on, and knows by the first answer.
+// A peer that knows selective repeat tells in its sequence NAKs which packets it has (keptMap). The
+// two sides find out without negotiation: resent requests carry ib.Resv7Selective, and a peer that
+// returns the bit knows it. Others ignore the bit. If no answer comes at all, the bit is not used
+// again. So a queue pair goes back once before it repeats selectively. If another to the same
+// address has learned of the peer, it sends the bit from its first packet on, and knows by the
+// first answer.
 //
-// What is missing of responses shows by those behind it, which are kept (sq.kept) until their turn.
-// A READ is asked for in the part that is missing: of a peer that is not known to know, the first
-// such part alone, until it has come, since rdma_rxe forgets what is before the part that it was
-// asked for last (docs/rxe.md, row 5).
+// Missing responses show by later ones, which are kept (sq.kept) until their turn. The requester
+// asks only for the missing part of a READ. If the peer may not know selective repeat it asks for
+// one such part at a time, since rdma_rxe forgets what precedes the part requested last
+// (docs/rxe.md, row 5).
 //
-// A packet is lost if enough that were sent after it have come (maxReorder), as RFC 8985 has it for
-// TCP, by order and not by time: new packets count up in PSN, those that are sent again in order,
-// and each of these has noted where the end was. What that does not find, because nothing else is
-// sent, a timer finds (timerMissing).
+// A packet is lost once enough packets sent after it have come (maxReorder). This goes by order and
+// not by time, as in RFC 8985 for TCP: new packets count up in PSN, resent ones in order, and each
+// of the latter notes where end was. If nothing else is sent, a timer finds the loss
+// (timerMissing).
 //
-// What a peer says that it has is not sent again, and no more: only what it acknowledges completes.
-// If that does not come, the ACK timeout goes back, and everything that was said is forgotten.
+// Packets that the peer reports are not sent again, but only acknowledgements complete requests. If
+// none comes, the ACK timeout goes back and forgets all reports.
 type missing struct {
 	on      bool
 	newest  ib.PSN      // behind the newest request that the peer has
 	seen    ib.PSN      // behind the newest response that has come
-	order   uint32      // packets that were sent again so far
+	order   uint32      // packets resent so far
 	came    uint32      // the newest of these that has come
-	past    ib.PSN      // what was sent for the first time before this, was sent before one of these that has come
-	due     int         // to be sent again now
-	flying  int         // sent again, and neither come nor lost
-	next    ib.PSN      // the first that is due, or before it
-	arrived int         // in [una, top()): the peer has it, and so do we its response
-	freed   int         // in [una, end): nothing is charged for them any more
-	cutAt   ib.PSN      // end when a round of losses began: the window was made smaller, or need not be
-	cutNs   int64       // when that was
-	round   bool        // what was sent before cutAt is not all accounted for
-	allow   int         // packets that may be sent in the round
+	past    ib.PSN      // first transmissions before it precede a resent packet that has come
+	due     int         // packets to resend now
+	flying  int         // packets resent that have neither come nor been lost
+	next    ib.PSN      // the first due packet, or one before it
+	arrived int         // in [una, top()): the peer has it, and we have its response
+	freed   int         // in [una, end): no longer charged
+	cutAt   ib.PSN      // end at the start of a round of losses, which may reduce the window
+	cutNs   int64       // time of cutAt
+	round   bool        // some packets before cutAt are unaccounted for
+	allow   int         // packets that the round may still send
 	got     int         // packets that have come in the round
-	lost    int         // that were lost in it
-	wasSize int         // of the window before the round; 0 if that is not to come back
-	repeats int         // packets that were sent again since the round began, and have come
-	spread  int         // so many may overtake a packet that is not taken to be lost
-	losses  int         // since spread was made larger
-	again   rttEstimate // of responses that were asked for again, which wait behind no others at the peer
-	doubt   uint8       // doublings of what is late for one of these
-	backoff uint8       // timeouts since there was news
+	lost    int         // packets lost in the round
+	wasSize int         // window before the round; 0 if it does not come back
+	repeats int         // packets resent once since the round began that have come
+	spread  int         // packets that may overtake another before it counts as lost
+	losses  int         // losses since spread grew
+	again   rttEstimate // of repeated requests, whose responses wait behind no others
+	doubt   uint8       // doublings of lateNs
+	backoff uint8       // timeouts since the last news
 	ring    []sentPacket
 }
 
 // sentPacket is what is known of a PSN in [una, end).
 type sentPacket struct {
 	had    bool   // the peer has the request
-	want   bool   // had, and its response is missing
-	due    bool   // to be sent, or asked for, again
-	order  uint32 // when that was last; 0 for never
-	behind ib.PSN // end then
-	at     int64  // the time then
-	twice  bool   // it was sent again more than once
-	flying bool   // it has neither come since, nor was it lost
-	freed  bool   // nothing is charged for it any more
+	want   bool   // the peer has the request, but its response is missing
+	due    bool   // to be sent, or requested, again
+	order  uint32 // its number among resent packets; 0 for never
+	behind ib.PSN // end when it was resent
+	at     int64  // time when it was resent
+	twice  bool   // resent more than once
+	flying bool   // it has neither come nor been lost since
+	freed  bool   // no longer charged
 }
 
 func (x *missing) at(psn ib.PSN) *sentPacket { return &x.ring[int(psn)&(len(x.ring)-1)] }
 
-// top returns the end of what may be known to be missing.
+// top returns the end of the PSNs about which something is known.
 func (x *missing) top() ib.PSN {
 	if x.seen.After(x.newest) {
 		return x.seen
@@ -74,8 +75,7 @@ func (x *missing) top() ib.PSN {
 	return x.newest
 }
 
-// watchMissing makes sure that all that is on its way is watched. It reports false if that is too
-// much.
+// watchMissing begins to watch all packets in flight. It returns false if there are too many.
 func (sq *requester) watchMissing() bool {
 	n := span(sq.una, sq.end)
 	if n > maxMissing {
@@ -112,12 +112,12 @@ func (sq *requester) watchMissing() bool {
 // watching reports whether something is known to be missing.
 func (sq *requester) watching() bool { return sq.miss != nil && sq.miss.on }
 
-// dueAgain reports whether something is to be sent again now.
+// dueAgain reports whether a packet is to be resent now.
 func (sq *requester) dueAgain() bool {
 	return sq.miss != nil && sq.miss.due != 0 && sq.againRoom() > 0
 }
 
-// unwatch forgets what is missing: nothing is, or all of it is sent again.
+// unwatch forgets what is missing, because nothing is or everything is sent again.
 func (sq *requester) unwatch() {
 	if x := sq.miss; x != nil && x.on {
 		clear(x.ring)
@@ -126,7 +126,7 @@ func (sq *requester) unwatch() {
 	}
 }
 
-// offer tells in a request that is sent again that this side knows selective repeat.
+// offer marks a request as coming from a side that knows selective repeat.
 func (sq *requester) offer(tx *TxPacket) {
 	if sq.peerKeeps || !sq.offerRefused && !sq.qp.e.cfg.Tuning.GoBackN {
 		tx.Header[8] |= ib.Resv7Selective
@@ -134,7 +134,7 @@ func (sq *requester) offer(tx *TxPacket) {
 	}
 }
 
-// learn takes from a response whether the peer knows selective repeat.
+// learn notes from a response whether the peer knows selective repeat.
 func (sq *requester) learn(p *ib.Packet) {
 	if p.Resv7 == ib.Resv7Selective && !sq.peerKeeps && !sq.qp.e.cfg.Tuning.GoBackN {
 		sq.peerKeeps, sq.offered = true, false
@@ -144,13 +144,13 @@ func (sq *requester) learn(p *ib.Packet) {
 	}
 }
 
-// introduces reports whether a request that is sent for the first time tells that this side knows
-// selective repeat: others at that address do. Without that the bit is only in what is sent again.
+// introduces reports whether even first transmissions carry the bit of selective repeat, because
+// other QPs at that address know it. Otherwise only resent requests do.
 func (sq *requester) introduces() bool {
 	return sq.flight != nil && sq.flight.keeps && !sq.peerKeeps
 }
 
-// landed takes a packet out of those that were sent again and are on their way.
+// landed takes a packet out of those resent and in flight.
 func (x *missing) landed(s *sentPacket) {
 	if s.flying {
 		s.flying = false
@@ -158,7 +158,7 @@ func (x *missing) landed(s *sentPacket) {
 	}
 }
 
-// setDue marks a packet to be sent again.
+// setDue marks a packet to be resent.
 func (x *missing) setDue(s *sentPacket) {
 	x.landed(s)
 	if !s.due {
@@ -167,7 +167,7 @@ func (x *missing) setDue(s *sentPacket) {
 	}
 }
 
-// sentAgain notes that a packet was sent again, when end was where it is.
+// sentAgain notes that a packet was resent, and where end was.
 func (x *missing) sentAgain(now int64, s *sentPacket, end ib.PSN) {
 	if s.due {
 		s.due = false

@@ -2,11 +2,11 @@ package transport
 
 import "github.com/goroce/goroce/ib"
 
-// What has come and what is lost: by the peer's maps, by responses behind a gap, and by time.
+// What has come and what is lost, by the peer's maps, by responses behind a gap, and by time.
 
-// came notes that a packet, or the response that it asks for, has come. If it was sent again in
-// less time before than a round trip takes, what came is what was sent before that: it says nothing
-// of what was sent since, and was not lost.
+// came notes that a packet, or its response, has come. If that is too soon after the packet was
+// resent, it belongs to an earlier transmission, which was not lost, and says nothing about the
+// last one.
 func (sq *requester) came(now int64, s *sentPacket) {
 	x := sq.miss
 	x.landed(s)
@@ -38,7 +38,7 @@ func (sq *requester) came(now int64, s *sentPacket) {
 	}
 }
 
-// leastRTT returns the shortest round trip that was seen; 0 if none was.
+// leastRTT returns the shortest round trip seen; 0 if there was none.
 func (sq *requester) leastRTT() int64 {
 	least := sq.rtt.least
 	if sq.miss != nil && sq.miss.again.least != 0 && (least == 0 || sq.miss.again.least < least) {
@@ -47,9 +47,9 @@ func (sq *requester) leastRTT() int64 {
 	return least
 }
 
-// lateNs returns after what time a response that was asked for again is lost, if others come meanwhile; 0 if that is not
-// known. The peer sends these first, but behind what fills the queues of the path, which the round trips of all show. What was
-// asked for twice is no sample (Karn): if one comes twice, the time doubles until there is a new one.
+// lateNs returns after what time a repeated response counts as lost if others come; 0 if unknown.
+// The peer sends it first, but behind what the path has queued, as all round trips show. Repeats of
+// repeats are no samples (Karn): one that comes twice doubles the time until the next sample.
 func (sq *requester) lateNs() int64 {
 	x := sq.miss
 	if x.again.smoothed == 0 {
@@ -58,9 +58,9 @@ func (sq *requester) lateNs() int64 {
 	return max(x.again.late(), sq.rtt.late()) << x.doubt
 }
 
-// cameTwice takes notice that a packet, or the response to one, has come that had come before: it
-// was sent again for nothing, since others had overtaken it. From now on more may do so, until
-// enough were lost that it does not look as if it was the way of this path.
+// cameTwice notes that a packet, or its response, has come a second time: it was resent although
+// others had only overtaken it. From now on more may overtake it, until enough losses follow
+// (spreadLosses).
 func (sq *requester) cameTwice() {
 	x := sq.miss
 	if x == nil || !sq.peerKeeps || sq.probe.sent > 0 || sq.retry.back {
@@ -78,8 +78,8 @@ func (sq *requester) cameTwice() {
 	}
 }
 
-// onKeptMap takes a sequence NAK that tells what the peer has. It reports false if the requester
-// has to go back as for any other.
+// onKeptMap handles a sequence NAK with a map of what the peer has. It returns false if the
+// requester must go back as for any other.
 func (sq *requester) onKeptMap(now int64, p *ib.Packet) bool {
 	r, m := &sq.retry, keptMap(p.Payload)
 	if r.rnrWait || sq.una == sq.end {
@@ -103,7 +103,7 @@ func (sq *requester) onKeptMap(now int64, p *ib.Packet) bool {
 		sq.goOn()
 	}
 	first := x.at(p.PSN)
-	first.had, first.want = false, false // whatever was said before
+	first.had, first.want = false, false // whatever earlier maps said
 	news, trip := false, false
 	psn := p.PSN
 	for i := range top {
@@ -123,12 +123,12 @@ func (sq *requester) onKeptMap(now int64, p *ib.Packet) bool {
 		sq.probe.update(sq.qp, t)
 	}
 	if p.PSN != sq.una {
-		sq.missResponses(now, p.PSN) // which come before a NAK
+		sq.missResponses(now, p.PSN) // their requests precede the NAK
 	}
 	if news {
 		x.backoff = 0
 		if sq.probe.sent > 0 {
-			x.past = sq.end // it was sent long after all others
+			x.past = sq.end // the probe left long after all others
 		}
 		sq.probe.sent, sq.probe.due = 0, false
 		sq.probe.next()
@@ -146,7 +146,7 @@ func (sq *requester) onKeptMap(now int64, p *ib.Packet) bool {
 	return true
 }
 
-// goOn ends going back: from now on what is missing is known.
+// goOn ends going back: from now on the missing packets are known.
 func (sq *requester) goOn() {
 	q := &sq.q
 	for sq.curPkt = 0; q.cur != q.tail; q.cur++ {
@@ -163,8 +163,8 @@ func (sq *requester) goOn() {
 	sq.reads.next = sq.reads.tail
 }
 
-// missResponses notes that all before psn was executed, so that those responses are missing which
-// are not here.
+// missResponses notes that everything before psn was executed, so that responses not here are
+// missing.
 func (sq *requester) missResponses(now int64, psn ib.PSN) {
 	x, q := sq.miss, &sq.q
 	i, w := q.head, q.at(q.head)
@@ -194,10 +194,10 @@ func (sq *requester) missResponses(now int64, psn ib.PSN) {
 	}
 }
 
-// findMissing makes due what is lost.
+// findMissing marks lost packets as due.
 func (sq *requester) findMissing(now int64) {
 	x := sq.miss
-	fresh, again := false, false // there are others, that were never sent again; that were
+	fresh, again := false, false // other packets are missing: never resent; resent
 	responses, repeats, late := false, false, sq.lateNs()
 	x.arrived = 0
 	lost, freed := 0, 0
@@ -253,7 +253,7 @@ func (sq *requester) findMissing(now int64) {
 	}
 }
 
-// armMissing starts the time after which what is missing is lost if nothing else shows it.
+// armMissing sets the timer after which missing packets count as lost if nothing else shows it.
 func (sq *requester) armMissing(now int64, fresh bool) {
 	t, x := &sq.rtt, sq.miss
 	ns := int64(DefaultLossProbeNs)
@@ -267,7 +267,7 @@ func (sq *requester) armMissing(now int64, fresh bool) {
 	sq.qp.setTimer(timerMissing, now+min(ns<<x.backoff, max(ns, maxFarGapNs)))
 }
 
-// missingTimeout makes due what is missing though nothing shows that it was lost.
+// missingTimeout makes missing packets due although nothing shows that they were lost.
 func (sq *requester) missingTimeout(now int64) {
 	if !sq.watching() || sq.retry.rnrWait || sq.psn != sq.end {
 		return
@@ -296,7 +296,7 @@ func (sq *requester) missingTimeout(now int64) {
 	sq.qp.markReady()
 }
 
-// passedMissing follows una, which was at from.
+// passedMissing follows una as it moves on from from.
 func (sq *requester) passedMissing(now int64, from ib.PSN) {
 	x := sq.miss
 	for psn, left := from, min(span(from, sq.una), len(x.ring)); left > 0; left-- {

@@ -2,9 +2,9 @@ package transport
 
 import "github.com/goroce/goroce/ib"
 
-// This file sends again what is missing: see missing.
+// This file resends what is missing: see missing.
 
-// sendMissing sends what is due, and returns how many packets that is.
+// sendMissing sends due packets and returns how many.
 func (sq *requester) sendMissing(now int64, batch []TxPacket) int {
 	x, n, i := sq.miss, 0, sq.q.head
 	for n < len(batch) && sq.dueAgain() && x.next != sq.end {
@@ -17,7 +17,7 @@ func (sq *requester) sendMissing(now int64, batch []TxPacket) int {
 		if k > 0 {
 			n++
 		}
-		for k = max(k, 1); k > 0; k-- { // memory that was taken away is found by the ACK timeout
+		for k = max(k, 1); k > 0; k-- { // 0: its memory is gone, which the ACK timeout finds
 			x.sentAgain(now, x.at(x.next), sq.end)
 			x.next = x.next.Next()
 		}
@@ -25,9 +25,9 @@ func (sq *requester) sendMissing(now int64, batch []TxPacket) int {
 	return n
 }
 
-// sendAgain makes the packet of psn, which was sent before, and stays where it is. It is in the
-// request at i, or behind that. It returns how many PSNs the packet is for: of a READ whose
-// response is missing in part, of that part.
+// sendAgain builds the packet of psn, which was sent before, without moving sq. The packet belongs
+// to request *i or one behind it. sendAgain returns the number of PSNs that the packet covers: for
+// a READ with part of its response missing, those of that part.
 func (sq *requester) sendAgain(now int64, psn ib.PSN, i *uint32, tx *TxPacket) int {
 	q := &sq.q
 	for ; *i != q.tail; *i++ {
@@ -48,7 +48,7 @@ func (sq *requester) sendAgain(now int64, psn ib.PSN, i *uint32, tx *TxPacket) i
 				}
 			}
 		} else {
-			n = span(psn, last) + 1 // the request is missing, and must be what it was
+			n = span(psn, last) + 1 // the request is missing, and must be the same again
 		}
 	}
 	cur, curPkt, next, sinceAck, read := q.cur, sq.curPkt, sq.psn, sq.sinceAck, sq.reads.next
@@ -65,7 +65,7 @@ func (sq *requester) sendAgain(now int64, psn ib.PSN, i *uint32, tx *TxPacket) i
 	return n
 }
 
-// partOf returns the last PSN of the request for a READ that has psn.
+// partOf returns the last PSN of the READ request that contains psn.
 func (sq *requester) partOf(psn ib.PSN) ib.PSN {
 	r := &sq.reads
 	for j := r.head; j != r.tail; j++ {

@@ -2,10 +2,10 @@ package transport
 
 import "github.com/goroce/goroce/ib"
 
-// How much may be on its way while packets are missing, and what losses make of that.
+// How much may be in flight while packets are missing, and how losses change that.
 
-// againRoom returns how many packets may be sent again now. As many as the window has room for are on
-// their way: a queue that has lost many at once would lose them again.
+// againRoom returns how many packets may be resent now. The window bounds those in flight: a queue
+// that has just lost many packets would lose them again.
 func (sq *requester) againRoom() int {
 	x := sq.miss
 	if !sq.peerKeeps {
@@ -19,11 +19,11 @@ func (sq *requester) againRoom() int {
 	return n
 }
 
-// inFlight returns how many of n packets from una on are on their way, as far as is known.
+// inFlight returns how many of n packets from una on are believed in flight.
 func (x *missing) inFlight(n int) int { return n - x.arrived - x.due }
 
-// roomBehind returns how many packets behind end may be sent now, of which the window admits bound.
-// What has come before its turn is not on its way, but the peer keeps no more than so many.
+// roomBehind returns how many packets behind end may be sent now, for a window of bound. Early
+// arrivals are not in flight, but the peer keeps only a limited number of them.
 func (sq *requester) roomBehind(bound int) int {
 	x, n := sq.miss, span(sq.una, sq.end)
 	if !sq.peerKeeps {
@@ -33,7 +33,7 @@ func (sq *requester) roomBehind(bound int) int {
 	return x.inRound(room, sq.end)
 }
 
-// inRound returns how many of n packets may be sent: while it is not known how many were lost, no more than have come.
+// inRound returns how many of n packets the round permits: for now no more than came.
 func (x *missing) inRound(n int, end ib.PSN) int {
 	if !x.round {
 		return n
@@ -47,12 +47,12 @@ func (sq *requester) arrives() {
 	x.got++
 	x.allow++
 	if x.inFlight(span(sq.una, sq.end)) < sq.win.size<<sq.win.long {
-		x.allow++ // the window opens in a few round trips, and not at once
+		x.allow++ // the window opens in a few round trips, not at once
 	}
 }
 
-// onLost tells the window and congestion control that n packets were lost: once for what is on its
-// way at a time, and once in a round trip if what was sent again was lost, too.
+// onLost tells the window and congestion control of n lost packets: once per set of packets in
+// flight, and once per round trip if resent packets were lost as well.
 func (sq *requester) onLost(now int64, n int, responses, repeats bool) {
 	x := sq.miss
 	sq.qp.lostPackets(n)
@@ -60,10 +60,10 @@ func (sq *requester) onLost(now int64, n int, responses, repeats bool) {
 		return
 	}
 	x.cutAt, x.cutNs, x.wasSize = sq.end, now, sq.win.size
-	// What has come since something was last sent makes room for as much.
+	// Packets that have come since the last transmission make room for as many.
 	x.allow = max(minWindow, sq.left-x.inFlight(span(sq.una, sq.end))-x.due)
 	x.round, x.got, x.lost, x.repeats = true, x.arrived, n, 0
-	x.round = !sq.win.ruled // which is narrow enough
+	x.round = !sq.win.ruled // which limits enough by itself
 	sq.qp.congestionNAK(now)
 	crowded, unknown := sq.crowded(), sq.rtt.smoothed == 0
 	if responses {
@@ -78,7 +78,7 @@ func (sq *requester) onLost(now int64, n int, responses, repeats bool) {
 	sq.narrow(unknown)
 }
 
-// roomLost tells what is shared with others of a loss.
+// roomLost reports a loss to the budget that is shared with other QPs.
 func (sq *requester) roomLost(now int64, responses bool) {
 	if responses {
 		sq.readLost(now)
@@ -87,8 +87,8 @@ func (sq *requester) roomLost(now int64, responses bool) {
 	}
 }
 
-// endRound is called when all that was on its way has come, or was lost. In between no more was sent
-// than came. If much was lost, the path holds no more than came.
+// endRound ends a round: everything in flight has come or was lost, and no more was sent than came.
+// If much was lost, the path holds no more than came.
 func (sq *requester) endRound(now int64, responses bool) {
 	x, w := sq.miss, &sq.win
 	x.round = false
@@ -102,8 +102,7 @@ func (sq *requester) endRound(now int64, responses bool) {
 	}
 }
 
-// dischargeArrived gives back what is charged for n packets that have come before their turn: they take no room
-// at the peer, or here, until those before them come.
+// dischargeArrived gives back the charge of n early packets: they take no room until their turn.
 func (sq *requester) dischargeArrived(n int) {
 	x := sq.miss
 	if n > 0 && sq.out+sq.in != 0 {
@@ -112,7 +111,7 @@ func (sq *requester) dischargeArrived(n int) {
 	x.freed += n
 }
 
-// dischargePassed gives back what is charged for the packets from one PSN up to una, which were acknowledged.
+// dischargePassed gives back the charge of the packets acknowledged from one PSN up to una.
 func (sq *requester) dischargePassed(from ib.PSN) {
 	x, n, charged := sq.miss, 0, span(from, sq.psn)-sq.miss.freed
 	for psn, left := from, min(span(from, sq.una), len(x.ring)); left > 0; left-- {

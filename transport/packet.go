@@ -2,7 +2,7 @@ package transport
 
 import "github.com/goroce/goroce/transport/wire"
 
-// What the engine exchanges with a link is of package wire.
+// Types that the engine exchanges with a link, defined in package wire.
 type (
 	Path      = wire.Path
 	TxPacket  = wire.TxPacket
@@ -12,7 +12,7 @@ type (
 	Room      = wire.Room
 )
 
-// The constants of these.
+// Constants of these types.
 const (
 	MaxTxFrags = wire.MaxTxFrags
 

@@ -8,12 +8,12 @@ import (
 	"github.com/goroce/goroce/mem"
 )
 
-// wrKind is what posting has to know about an operation.
+// wrKind describes an operation for posting.
 type wrKind struct {
-	rc, uc, ud bool // the transports that have it
+	rc, uc, ud bool // transports that support it
 	payload    bool // sends the bytes of its scatter/gather list
-	exact      int  // bytes that the list must have, if not 0
-	local      bool // executed here: nothing is sent
+	exact      int  // required length of the list in bytes, if not 0
+	local      bool // executed here: sends nothing
 }
 
 var wrKinds = [numWROpcodes]wrKind{
@@ -31,7 +31,7 @@ var wrKinds = [numWROpcodes]wrKind{
 	WRBindMW:      {rc: true, uc: true, local: true},
 }
 
-// on reports whether QPs of type t have the operation.
+// on reports whether QPs of type t support the operation.
 func (k *wrKind) on(t ib.Transport) bool {
 	switch t {
 	case ib.RC:
@@ -42,14 +42,13 @@ func (k *wrKind) on(t ib.Transport) bool {
 	return k.ud
 }
 
-// sendFlags are the flags that exist.
+// sendFlags are the defined flags.
 const sendFlags = SendFence | SendSignaled | SendSolicited | SendInline
 
-// PostSend queues a send work request. An error means that nothing was queued:
-// ErrInvalidState before RTS, ErrQueueFull, ErrInvalidOpcode, ErrTooManySGE,
-// ErrInlineTooLarge, ErrMessageTooLong, or an [ArgError] that names the field.
-// Keys and addresses are checked when the request is executed (inline data
-// excepted), and tell in its completion. In SQE and ERR the request is flushed
+// PostSend queues a send work request. On an error nothing is queued: ErrInvalidState before RTS,
+// ErrQueueFull, ErrInvalidOpcode, ErrTooManySGE, ErrInlineTooLarge, ErrMessageTooLong, or an
+// [ArgError] that names the field. Keys and addresses are checked at execution, except for inline
+// data, and their errors appear in the completion. In SQE and ERR the request is flushed at once.
 // at once.
 func (qp *QP) PostSend(now int64, wr *SendWR) error {
 	sq := &qp.sq
@@ -106,7 +105,7 @@ func (qp *QP) PostSend(now int64, wr *SendWR) error {
 	return nil
 }
 
-// SendRoom returns how many more requests PostSend takes now.
+// SendRoom returns how many more requests PostSend accepts now.
 func (qp *QP) SendRoom() int {
 	if qp.state < StateRTS || qp.gone {
 		return 0
@@ -114,7 +113,7 @@ func (qp *QP) SendRoom() int {
 	return max(qp.caps.MaxSendWR-qp.sq.q.len(), 0)
 }
 
-// storePayload keeps what wr sends, or the list of where its result goes.
+// storePayload stores what wr sends, or the list of memory for its result.
 func (sq *requester) storePayload(w *sendWQE, wr *SendWR) error {
 	q, qp := &sq.q, sq.qp
 	switch k := &wrKinds[wr.Opcode]; {
@@ -155,8 +154,8 @@ func (sq *requester) copyInline(dst []byte, wr *SendWR) error {
 	return nil
 }
 
-// checkSend validates everything of wr that does not depend on memory, and
-// returns the length of its message.
+// checkSend validates everything in wr that does not depend on memory, and returns the message
+// length.
 func (qp *QP) checkSend(wr *SendWR) (uint32, error) {
 	if wr.Opcode >= numWROpcodes || !wrKinds[wr.Opcode].on(qp.typ) {
 		return 0, opErr("post send", ErrInvalidOpcode, "%v on a %v QP", wr.Opcode, qp.typ)
@@ -216,7 +215,7 @@ func checkFlush(wr *SendWR) error {
 	return nil
 }
 
-// checkSendUD validates the destination and the length of a datagram.
+// checkSendUD validates the destination and length of a datagram.
 func (qp *QP) checkSendUD(wr *SendWR, n uint64) error {
 	switch {
 	case wr.AH == nil:
@@ -235,7 +234,7 @@ func (qp *QP) checkSendUD(wr *SendWR, n uint64) error {
 	return nil
 }
 
-// packetsFor returns how many packets carry n bytes; an empty message is one.
+// packetsFor returns how many packets carry n bytes; an empty message takes one.
 func packetsFor(n uint32, mtu int) uint32 {
 	if n == 0 {
 		return 1

@@ -2,30 +2,28 @@ package transport
 
 import "github.com/goroce/goroce/ib"
 
-// probeState is the tail loss probe (as RFC 8985 has it for TCP). When the last
-// packet is lost nothing that follows shows the gap, and the ACK timeout is a thousand
-// round trips. So after a few round trips without an answer the last packet is sent
-// again. If it, or the answer to it, is all that was lost, that is the repair; if more
-// was, it draws a NAK, which tells what. A second probe is the oldest packet that has
-// no answer: rdma_rxe sends one NAK for a gap, which may have been lost, and no more
-// until that packet comes (wire format 5.2). After that there is the ACK timeout.
+// probeState is the tail loss probe, as in RFC 8985 for TCP. When the last packet is lost nothing
+// later shows the gap, and the ACK timeout is a thousand round trips. So the last packet is sent
+// again after a few round trips without an answer. If only that packet, or its answer, was lost,
+// this repairs it; otherwise the probe draws a NAK, which tells what is missing. A second probe
+// resends the oldest unanswered packet: rdma_rxe sends one NAK per gap, which may be lost, and no
+// more until that packet comes (wire format 5.2). After that only the ACK timeout remains.
 //
-// A probe takes none of the retries: it concludes nothing. It is a packet in place of
-// one that left, so the window has room; it waits for its rate like any other, and
-// there is none while an RNR NAK makes the QP wait. An engine has few probes
-// unanswered at a time: if a receiver falls behind, thousands of QPs must not add to
-// its work.
+// A probe uses up no retry, because it concludes nothing. It replaces a packet that has left, so
+// the window has room. It waits for the QP's rate as others do, and is not sent while an RNR NAK
+// makes the QP wait. An engine limits unanswered probes: if a receiver falls behind, thousands of
+// QPs must not add to its work.
 type probeState struct {
 	due     bool  // to be sent on the next turn
 	sent    uint8 // since something new was acknowledged
 	counted bool  // in Engine.probing
 	backoff uint8 // doublings of waitNs since the last sample (Karn)
-	waitNs  int64 // without an answer, before a probe; 0 for no probes
-	limitNs int64 // of waitNs with its doublings; 0 if no probes are wanted
-	nextNs  int64 // waitNs with its doublings; 0 if there are no more probes
+	waitNs  int64 // time without an answer before a probe; 0: no probes
+	limitNs int64 // limit of waitNs and its doublings; 0: no probes wanted
+	nextNs  int64 // waitNs with its doublings; 0: no more probes
 }
 
-// configure takes over the attributes of the QP.
+// configure applies the attributes of the QP.
 func (p *probeState) configure(qp *QP, rtt *rttEstimate) {
 	p.limitNs = qp.attr.Timeout.Ns() / 2
 	if qp.e.cfg.Tuning.LossProbe < 0 {
@@ -34,13 +32,13 @@ func (p *probeState) configure(qp *QP, rtt *rttEstimate) {
 	p.update(qp, rtt)
 }
 
-// update computes waitNs, after a sample. Twice the round trip and four times its
-// variance leave room for a peer that gathers ACKs, which the samples show. If the ACK
-// timeout is as short as that there is no use for a probe.
+// update computes waitNs after a sample. Twice the round trip plus four times its variance leaves
+// room for a peer that coalesces ACKs, which the samples show. If that exceeds half of the ACK
+// timeout, a probe is useless.
 //
-// Before the first sample the round trip of others to the same address counts as one.
-// Without these it is a quarter of the ACK timeout, which is set for the slowest peer that is
-// thought of: the first operation is the one that somebody waits for.
+// Before the first sample, the round trip of other QPs to the same address serves as one. If there
+// is none either, the wait is a quarter of the ACK timeout, which is set for the slowest
+// conceivable peer: often somebody waits for the first operation.
 func (p *probeState) update(qp *QP, rtt *rttEstimate) {
 	least := int64(qp.e.cfg.Tuning.LossProbe)
 	if least == 0 {
@@ -60,7 +58,7 @@ func (p *probeState) update(qp *QP, rtt *rttEstimate) {
 	p.next()
 }
 
-// next computes nextNs, after a change of what it follows from.
+// next computes nextNs after one of its inputs has changed.
 func (p *probeState) next() {
 	p.nextNs = 0
 	if p.sent < maxProbes {
@@ -68,17 +66,17 @@ func (p *probeState) next() {
 	}
 }
 
-// armProbe starts the time without an answer, after progress.
+// armProbe restarts the time without an answer, after progress.
 func (sq *requester) armProbe(now int64) {
 	if ns := sq.probe.nextNs; ns != 0 {
 		sq.qp.setTimer(timerProbe, now+ns)
 		return
 	}
-	sq.qp.stopTimer(timerProbe) // it may run from before
+	sq.qp.stopTimer(timerProbe) // it may still run
 }
 
-// armTimers starts the time without an answer for the probe and, if again or if it does
-// not run, for the ACK timeout, after sending.
+// armTimers starts the probe timer after sending. If again is set, or the ACK timer does not run,
+// it starts that as well.
 func (sq *requester) armTimers(now int64, again bool) {
 	t, ns := &sq.qp.timers, sq.probe.nextNs
 	again = again || !sq.qp.timerSet(timerAck)
@@ -98,14 +96,14 @@ func (sq *requester) armTimers(now int64, again bool) {
 	sq.qp.timersSet(now + ns)
 }
 
-// stopProbe ends the wait: there is nothing to ask for, or something else asks.
+// stopProbe ends the wait: nothing is unanswered, or something else asks.
 func (sq *requester) stopProbe() {
 	sq.probe.due = false
 	sq.qp.stopTimer(timerProbe)
 	sq.probeAnswered()
 }
 
-// probeAnswered gives the place among the engine's probes back.
+// probeAnswered gives back the place among the engine's probes.
 func (sq *requester) probeAnswered() {
 	if sq.probe.counted {
 		sq.probe.counted = false
@@ -135,9 +133,8 @@ func (sq *requester) probeTimeout(now int64) {
 	qp.markReady()
 }
 
-// sendProbe makes the packet of the probe that is due: the last one that was sent, or
-// the second time the oldest that has no answer, and asks for an answer. It reports
-// whether there is one.
+// sendProbe builds the due probe, which requests an answer: the newest packet sent or, the second
+// time, the oldest unanswered one. It returns false if there is none.
 func (sq *requester) sendProbe(now int64, tx *TxPacket) bool {
 	p := &sq.probe
 	p.due = false
@@ -156,10 +153,9 @@ func (sq *requester) sendProbe(now int64, tx *TxPacket) bool {
 	return sq.buildAgain(now, psn, tx)
 }
 
-// buildAgain makes the packet of a PSN that was sent before, and stays where it is. Of
-// a READ it is the request for what is missing, as after going back: rdma_rxe forgets
-// what lies before the beginning of a repeated READ (wire format 5.6), so one for the
-// end alone could not be followed by one for the rest.
+// buildAgain builds the packet of a PSN that was sent before, without moving sq. For a READ it
+// requests all that is missing, as after going back: rdma_rxe forgets what precedes a repeated READ
+// (wire format 5.6), so a request for the end alone would rule out one for the rest.
 func (sq *requester) buildAgain(now int64, psn ib.PSN, tx *TxPacket) bool {
 	cur, curPkt, next, sinceAck, read := sq.q.cur, sq.curPkt, sq.psn, sq.sinceAck, sq.reads.next
 	ok := sq.moveTo(psn) && sq.rebuild(now, tx)
@@ -167,12 +163,12 @@ func (sq *requester) buildAgain(now int64, psn ib.PSN, tx *TxPacket) bool {
 	return ok
 }
 
-// moveTo goes to the packet of psn, in [una, psn).
+// moveTo moves to the packet of psn, in [una, psn).
 func (sq *requester) moveTo(psn ib.PSN) bool {
 	q, r := &sq.q, &sq.reads
 	i := q.head
 	if psn != sq.una {
-		// The one before the next to send.
+		// The packet before the next to send.
 		if i = q.cur; sq.curPkt == 0 {
 			for i--; i != q.head && q.at(i).npkts == 0; i-- { // local operations
 			}
@@ -190,7 +186,7 @@ func (sq *requester) moveTo(psn ib.PSN) bool {
 		if r.next == r.tail {
 			return false
 		}
-		// The request that asks for psn begins behind the one before it.
+		// The request that contains psn begins behind the previous request.
 		first := w.psn
 		if r.next != r.head && r.at(r.next-1).Diff(w.psn) >= 0 {
 			first = r.at(r.next - 1).Next()
@@ -203,12 +199,12 @@ func (sq *requester) moveTo(psn ib.PSN) bool {
 	return true
 }
 
-// rebuild makes the packet at psn. Memory that was taken away is no error here: the
-// ACK timeout finds it.
+// rebuild builds the packet at psn. Memory that was taken away is no error here: the ACK timeout
+// finds it.
 func (sq *requester) rebuild(now int64, tx *TxPacket) bool {
 	w := sq.q.at(sq.q.cur)
 	if w.op == WRRead && w.length == 0 {
-		return false // no rdma_rxe takes the same repetition of one as the others (wire format 5.6)
+		return false // rdma_rxe versions differ on repeated empty READs (wire format 5.6)
 	}
 	if !sq.remake(w, tx, int(sq.readPart(w))) {
 		return false
@@ -220,7 +216,7 @@ func (sq *requester) rebuild(now int64, tx *TxPacket) bool {
 	return true
 }
 
-// remake makes the packet at psn, which was sent before; of a READ the request for n packets.
+// remake builds the packet at psn again; for a READ, the request for n packets.
 func (sq *requester) remake(w *sendWQE, tx *TxPacket, n int) bool {
 	tx.Path, tx.SrcQP = &sq.qp.path, sq.qp.num
 	tx.NumFrags, tx.Pad, tx.PayloadLen = 0, 0, 0
@@ -241,7 +237,7 @@ func (sq *requester) remake(w *sendWQE, tx *TxPacket, n int) bool {
 	return true
 }
 
-// sentAgainPkts counts and traces a packet that was sent again.
+// sentAgainPkts counts and traces a resent packet.
 func (sq *requester) sentAgainPkts(now int64, psn ib.PSN, why string) {
 	sq.sentAgain++
 	if t := sq.qp.e.cfg.Tracer; t != nil {

@@ -27,8 +27,9 @@ import (
 //	delay.go              congestion control by round trips
 //	room.go               what may be on its way, over all QPs
 //
-// The order of the fields is that in which packets meet them: what every one needs is together, since with thousands
-// of QPs at work it is not in the cache, and each line of 64 bytes costs as much as handling a packet otherwise does.
+// Fields are ordered as packets meet them, with those that every packet needs together. With
+// thousands of busy QPs they are not in the cache, and each 64-byte line costs as much as handling
+// a packet.
 type QP struct {
 	e     *Engine
 	num   ib.QPN
@@ -37,16 +38,16 @@ type QP struct {
 
 	pending      eventSet
 	established  bool // EventCommEstablished was raised
-	watchFirst   bool // raise it in RTS too: see WatchEstablished
+	watchFirst   bool // raise it in RTS as well: see WatchEstablished
 	watchSilence bool // raise EventQPUnanswered
 	sqDraining   bool // SQD, and not drained yet
-	gone         bool // destroyed
+	gone         bool // Destroy was called
 	sigAll       bool
 	delayed      bool // congestion control by delay: see delay.go
 
 	link    qpLink      // membership of the engine's ready list
-	cc      *congestion // nil: no congestion control, or it limits nothing
-	delay   *byDelay    // nil: no round trip took long, or no such control
+	cc      *congestion // nil: no congestion control, or it sets no limit
+	delay   *byDelay    // nil: no long round trip yet, or no such control
 	share   qpShare     // of budgets: see room.go
 	sendCQ  *CQ
 	pd      *mem.PD
@@ -63,12 +64,12 @@ type QP struct {
 	srq      *SRQ
 	rq       recvQueue // own receive queue, unused with an SRQ
 	curRecv  *recvWQE  // taken from rq or srq, not completed yet
-	noRecv   uint64    // of Counters.DropNoRecv
+	noRecv   uint64    // this QP's part of Counters.DropNoRecv
 	userData any
 }
 
-// CreateQP makes a QP in state RESET. A QPN of 0 in the attributes means a
-// random one: a number that can be guessed invites forged packets.
+// CreateQP makes a QP in state RESET. A QPN of 0 in the attributes selects a random number, because
+// a predictable one invites forged packets.
 func (e *Engine) CreateQP(a QPInitAttr) (*QP, error) {
 	if err := e.checkInitAttr(&a); err != nil {
 		return nil, err
@@ -107,7 +108,7 @@ func (e *Engine) CreateQP(a QPInitAttr) (*QP, error) {
 	return qp, nil
 }
 
-// allocQPN returns want, or a random free number if that is 0.
+// allocQPN returns want, or a random free number if want is 0.
 func (e *Engine) allocQPN(want ib.QPN) (ib.QPN, error) {
 	const op = "create QP"
 	if want != 0 {
@@ -135,10 +136,9 @@ func (e *Engine) allocQPN(want ib.QPN) (ib.QPN, error) {
 	return 0, opErr(op, ErrLimit, "no free number found")
 }
 
-// Destroy ends the QP: nothing is sent or completed any more, timers stop, its
-// completions stay in the CQs; a request of an SRQ that it holds goes back there.
-// Events of the QP that were not taken are lost. Type 2B windows bound on the QP
-// are unbound; a type 2A window makes Destroy fail with mem.ErrBusy.
+// Destroy ends the QP: it stops sending, completions and timers, and discards the QP's events that
+// were not taken. Completions stay in the CQs; a request taken from an SRQ goes back there. Destroy
+// unbinds type 2B windows bound to the QP; a type 2A window makes it fail with mem.ErrBusy.
 func (qp *QP) Destroy() error {
 	if qp.gone {
 		return &EngineError{Op: "destroy QP", Err: ErrDestroyed}
@@ -169,13 +169,13 @@ func (qp *QP) Destroy() error {
 	return nil
 }
 
-// retain notes that a new QP uses its PD, CQs and SRQ, or says which of them cannot be used.
+// retain notes that a new QP uses its PD, CQs and SRQ, or reports which of them is unusable.
 func (e *Engine) retain(a *QPInitAttr) error {
 	const op = "create QP"
 	if err := e.retainPD(op, a.PD); err != nil {
 		return err
 	}
-	// checkInitAttr has looked at them, but one that is shared may have been destroyed since.
+	// checkInitAttr has checked them, but another engine may have destroyed a shared one since.
 	gone := ""
 	switch {
 	case !a.SendCQ.use():
@@ -195,8 +195,8 @@ func (e *Engine) retain(a *QPInitAttr) error {
 	return nil
 }
 
-// eventRoom is how many events the QP can have in the queue of its engine: its own, and those of objects
-// that have another home.
+// eventRoom returns how many events the QP can have in its engine's queue: its own, and those of
+// objects whose home is another engine.
 func (qp *QP) eventRoom() int {
 	n := qpEvents
 	for _, cq := range []*CQ{qp.sendCQ, qp.recvCQ} {
@@ -216,7 +216,7 @@ func (qp *QP) quiesce() {
 	qp.unready()
 }
 
-// Query returns all attributes as they are now.
+// Query returns all current attributes.
 func (qp *QP) Query() (QPAttr, QPInitAttr) {
 	a := qp.attr
 	a.State, a.CurState = qp.state, qp.state
@@ -233,9 +233,9 @@ func (qp *QP) Query() (QPAttr, QPInitAttr) {
 	}
 }
 
-// InFlight reports whether packets that are not acknowledged are on their way: some of this RC QP, or a few
-// of others, to the same peer. What is posted now need then not leave at once: the peer is at
-// work, and messages to it share datagrams, whichever QPs they are of.
+// InFlight reports whether unacknowledged packets are on their way to the peer: any of this RC QP,
+// or a few of other QPs. A request posted now need not leave at once then: the peer is busy, and
+// messages to it share datagrams across QPs.
 func (qp *QP) InFlight() bool {
 	if qp.typ != ib.RC {
 		return false
@@ -253,12 +253,12 @@ func (qp *QP) Type() ib.Transport { return qp.typ }
 // State returns the current state.
 func (qp *QP) State() QPState { return qp.state }
 
-// UserData returns what QPInitAttr.UserData was.
+// UserData returns QPInitAttr.UserData.
 func (qp *QP) UserData() any { return qp.userData }
 
-// NoRecv returns what of Counters.DropNoRecv was for this queue pair.
+// NoRecv returns this queue pair's part of Counters.DropNoRecv.
 func (qp *QP) NoRecv() uint64 { return qp.noRecv }
 
-// Unreachable counts the packets that the link could not send on the path of a
-// connected QP; see [Path].
+// Unreachable returns how many packets the link could not send on the path of a connected QP; see
+// [Path].
 func (qp *QP) Unreachable() uint64 { return qp.path.Unreachable }

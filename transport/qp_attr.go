@@ -7,12 +7,12 @@ import (
 	"github.com/goroce/goroce/mem"
 )
 
-// qpAccess are the access flags that a QP may have: what peers may do, and
-// LOCAL_WRITE, which verbs programs set too and which says nothing here.
+// qpAccess are the access flags that a QP may have: the rights of peers, and LOCAL_WRITE, which
+// verbs programs set as well and which has no effect here.
 const qpAccess = mem.LocalWrite | mem.RemoteWrite | mem.RemoteRead | mem.RemoteAtomic |
 	mem.FlushGlobal | mem.FlushPersistent
 
-// retainPD notes that an object of e uses pd, or says why it cannot.
+// retainPD notes that an object of e uses pd, or reports why it cannot.
 func (e *Engine) retainPD(op string, pd *mem.PD) error {
 	switch {
 	case pd == nil:
@@ -25,7 +25,7 @@ func (e *Engine) retainPD(op string, pd *mem.PD) error {
 	return nil
 }
 
-// checkInitAttr says what is wrong with the attributes of a new QP.
+// checkInitAttr reports what is wrong with the attributes of a new QP.
 func (e *Engine) checkInitAttr(a *QPInitAttr) error {
 	bad := func(attr, format string, args ...any) error {
 		return argError("create QP", attr, fmt.Sprintf(format, args...))
@@ -78,15 +78,15 @@ func (e *Engine) checkInitAttr(a *QPInitAttr) error {
 	return size("max_recv_sge", a.Caps.MaxRecvSGE, MaxSGE)
 }
 
-// attrCheck is the check of one attribute's value.
+// attrCheck checks the value of one attribute.
 type attrCheck struct {
 	bit   AttrMask
 	name  string // of the verbs attribute
 	check func(qp *QP, a *QPAttr) string
 }
 
-// attrChecks lists every attribute of Modify; a check returns what is wrong.
-// Address vectors have theirs in Engine.resolve.
+// attrChecks lists every attribute of Modify. A check returns what is wrong, or "". Engine.resolve
+// checks address vectors.
 var attrChecks = [...]attrCheck{
 	{AttrState, "qp_state", nil},
 	{AttrCurState, "cur_qp_state", func(qp *QP, a *QPAttr) string {

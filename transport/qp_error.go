@@ -2,8 +2,8 @@ package transport
 
 import "github.com/goroce/goroce/ib"
 
-// fatal moves the QP to ERR because of an error and raises ev. What is queued
-// is flushed. It does nothing in ERR.
+// fatal moves the QP to ERR after an error, raises ev, and flushes both queues. In ERR and RESET it
+// does nothing.
 func (qp *QP) fatal(now int64, ev EventType) {
 	if qp.state == StateErr || qp.state == StateReset {
 		return
@@ -12,10 +12,9 @@ func (qp *QP) fatal(now int64, ev EventType) {
 	qp.enterErr(now)
 }
 
-// sqError ends the send queue after the work request at its head failed and
-// was completed: an RC QP goes to ERR; UC and UD go to SQE, where the send
-// queue is flushed and the receive queue goes on (IBTA 10.3.1.5). No event
-// tells of it: the failed completion does.
+// sqError ends the send queue after the request at its head failed and was completed. An RC QP goes
+// to ERR. UC and UD QPs go to SQE, which flushes the send queue while the receive queue continues
+// (IBTA 10.3.1.5). It raises no event, because the failed completion reports the error.
 func (qp *QP) sqError(now int64) {
 	if qp.typ == ib.RC || qp.state != StateRTS && qp.state != StateSQD {
 		qp.enterErr(now)
@@ -26,8 +25,8 @@ func (qp *QP) sqError(now int64) {
 	qp.sq.flush(now)
 }
 
-// enterErr moves the QP to ERR and flushes both queues. The responder may go
-// on to repeat a fatal NAK, and nothing else (wire format 13.14).
+// enterErr moves the QP to ERR and flushes both queues. The responder may go on to repeat a fatal
+// NAK, and nothing else (wire format 13.14).
 func (qp *QP) enterErr(now int64) {
 	if qp.state == StateErr {
 		return
@@ -41,13 +40,14 @@ func (qp *QP) enterErr(now int64) {
 	qp.resp.toErr()
 	qp.flushRecv()
 	if qp.srq != nil {
-		// At most one request of the SRQ was with this QP, and it is complete.
+		// This QP held at most one request of the SRQ, which is now complete.
 		qp.raise(EventLastWQEReached)
 	}
 }
 
-// Fail moves all QPs to ERR, for a caller that can carry no more packets: what is queued is flushed, and no event
-// tells of it but EventLastWQEReached. QP 1 is left alone, as whose work requests are the caller's own.
+// Fail moves all QPs to ERR, for a caller that can carry no more packets. It flushes their queues
+// and raises no event except EventLastWQEReached. It skips QP 1, whose requests are the caller's
+// own.
 func (e *Engine) Fail(now int64) {
 	e.now = now
 	e.QPs(func(qp *QP) bool {
@@ -58,8 +58,8 @@ func (e *Engine) Fail(now int64) {
 	})
 }
 
-// flushRecv completes the receive request that was begun, then all that are
-// posted, in order. If the CQ is full the rest is dropped: the CQ tells.
+// flushRecv completes the receive request in progress, then all posted ones, in order. If the CQ is
+// full the rest is dropped; the CQ reports that.
 func (qp *QP) flushRecv() {
 	if w := qp.curRecv; w != nil {
 		id := w.id

@@ -1,10 +1,10 @@
 package transport
 
-// QPQueued is how many work requests the queues of a queue pair hold.
+// QPQueued counts the work requests in the queues of a queue pair.
 type QPQueued struct {
 	Sends int // posted and not completed
-	Sent  int // of Sends, the oldest: handed out for transmission in whole
-	Recvs int // posted and not taken by a message; 0 with an SRQ
+	Sent  int // of Sends, the oldest: fully handed out for transmission
+	Recvs int // posted and not used by a message yet; 0 with an SRQ
 }
 
 // Queued returns how full the queues are.

@@ -6,21 +6,20 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// transition is one cell of the table of state transitions: the attributes
-// that Modify must be given and those that it may be given besides. Modify of
-// a cell that is not ok is refused.
+// transition is one cell of the table of state transitions: the attributes that Modify requires,
+// and those that it accepts besides. Modify refuses a cell that is not ok.
 type transition struct {
 	ok       bool
 	required AttrMask
 	optional AttrMask
 }
 
-// transitionTable has a row for each state and a column for the next one.
+// transitionTable has a row for each state and a column for each next state.
 type transitionTable [numQPStates][numQPStates]transition
 
-// transitions are the tables of RC, UC and UD: IBTA 10.3.1 and table 97 in the
-// reading of ib_modify_qp_is_ok (Linux 6.12), without path migration, which
-// RoCE peers do not use. RESET to ERR is not a transition there.
+// transitions are the tables of RC, UC and UD, from IBTA 10.3.1 and table 97 as read by
+// ib_modify_qp_is_ok (Linux 6.12). They omit path migration, which RoCE peers do not use, and RESET
+// to ERR, as Linux does.
 var transitions = map[ib.Transport]*transitionTable{
 	ib.RC: buildTransitions(ib.RC),
 	ib.UC: buildTransitions(ib.UC),
@@ -70,16 +69,15 @@ func buildTransitions(t ib.Transport) *transitionTable {
 		AttrAV|AttrAccess|AttrPKeyIndex,
 		AttrPKeyIndex|AttrQKey))
 	if t != ib.RC {
-		// An RC send queue that fails takes the whole QP to ERR.
+		// A failed RC send queue takes the whole QP to ERR.
 		set(StateSQE, StateRTS, 0, pick(0, AttrCurState|AttrAccess, AttrCurState|AttrQKey))
 	}
 	return &tab
 }
 
-// Modify changes the attributes that mask selects, by the table of required
-// and optional attributes for the transition; without AttrState the QP stays
-// in its state. An error, an [ArgError] unless the QP was destroyed, means
-// that nothing changed.
+// Modify changes the attributes that mask selects. A table lists the required and optional ones for
+// each transition; without AttrState the QP stays in its state. On an error, which is an [ArgError]
+// unless the QP was destroyed, nothing changes.
 func (qp *QP) Modify(now int64, a QPAttr, mask AttrMask) error {
 	if qp.gone {
 		return &EngineError{Op: "modify QP", Err: ErrDestroyed}
@@ -115,7 +113,7 @@ func (qp *QP) Modify(now int64, a QPAttr, mask AttrMask) error {
 		}
 	}
 	if from == StateRTS && to == StateSQD {
-		qp.attr.EnSQDAsyncNotify = false // asked for anew each time
+		qp.attr.EnSQDAsyncNotify = false // must be requested again each time
 	}
 	qp.store(&a, mask)
 	if mask&AttrAccess != 0 {
@@ -140,14 +138,14 @@ func (qp *QP) setPath(op string, a *QPAttr, mask AttrMask) error {
 		flow = ib.FlowLabelFromQPNs(qp.num, peer)
 	}
 	p.SrcPort = ib.SourcePort(flow)
-	// On UC a packet that is overtaken is lost.
+	// On UC an overtaken packet is lost.
 	p.Light = qp.typ == ib.RC && qp.carried < lightBytes
 	qp.markECT(&p)
 	qp.path = p
 	return nil
 }
 
-// setState changes the state and tells the tracer.
+// setState changes the state and traces the change.
 func (qp *QP) setState(now int64, to QPState) {
 	if t := qp.e.cfg.Tracer; t != nil && to != qp.state {
 		t.Trace(TraceEvent{Now: now, Kind: TraceState, QPN: qp.num, Detail: qp.state.String() + "->" + to.String()})
@@ -161,7 +159,7 @@ func (qp *QP) enter(now int64, to QPState) {
 	switch {
 	case to == StateErr:
 		qp.enterErr(now)
-		qp.resp.endLinger() // not even the NAK that may have ended the QP before
+		qp.resp.endLinger() // not even the NAK that may have ended the QP earlier
 	case to == StateReset:
 		qp.reset(now)
 	case from == to:
@@ -195,8 +193,7 @@ func (qp *QP) enter(now int64, to QPState) {
 	}
 }
 
-// sqDrained ends the draining of a QP in SQD: everything that was begun is
-// complete (IBTA 10.3.1.6).
+// sqDrained ends the draining of a QP in SQD, once everything begun is complete (IBTA 10.3.1.6).
 func (qp *QP) sqDrained(now int64) {
 	if qp.state != StateSQD || !qp.sqDraining {
 		return
@@ -207,8 +204,8 @@ func (qp *QP) sqDrained(now int64) {
 	}
 }
 
-// reset drops all work without completions, but for a request of an SRQ, which
-// goes back there, and forgets all attributes.
+// reset drops all work without completions and forgets all attributes. A request of an SRQ goes
+// back there.
 func (qp *QP) reset(now int64) {
 	qp.quiesce()
 	qp.leaveRecv()

@@ -2,20 +2,20 @@ package transport
 
 import "github.com/goroce/goroce/ib"
 
-// readyList is the QPs that have something to send, in the order of their
-// turns: a doubly linked list through the QPs, so that it never allocates.
+// readyList lists the QPs that have something to send, in the order of their turns. It is doubly
+// linked through the QPs, so it never allocates.
 type readyList struct{ head, tail *QP }
 
-// qpLink is the place of a QP on the ready list.
+// qpLink is a QP's place on the ready list.
 type qpLink struct {
 	next, prev *QP
 	queued     bool
-	// requestsFirst gives the send queue the first word on the next turn, after
-	// responses have filled a whole one.
+	// requestsFirst lets the send queue go first on the next turn, after responses filled a whole
+	// one.
 	requestsFirst bool
 }
 
-// markReady gives the QP a turn in PollTransmit; no-op if it waits for one.
+// markReady gives the QP a turn in PollTransmit, unless it already waits for one.
 func (qp *QP) markReady() {
 	if qp.link.queued {
 		return
@@ -51,7 +51,7 @@ func (qp *QP) unready() {
 	qp.link.next, qp.link.prev, qp.link.queued = nil, nil, false
 }
 
-// sendTurn lets the QP send on its turn.
+// sendTurn sends on the QP's turn.
 func (qp *QP) sendTurn(now int64, batch []TxPacket) int {
 	if qp.cc != nil {
 		return qp.sendPacedTurn(now, batch)
@@ -59,10 +59,9 @@ func (qp *QP) sendTurn(now int64, batch []TxPacket) int {
 	return qp.takeTurn(now, batch)
 }
 
-// takeTurn sends what responder and requester have. Responses go first, since the
-// peer waits for them, but cannot keep requests away for longer than a turn. An
-// ACK alone goes behind requests: it is shorter than any, so that it can be the
-// end of the datagram that they are segments of.
+// takeTurn sends packets of the responder and the requester. Responses go first, since the peer
+// waits for them, but hold back requests for a turn at most. A bare ACK goes behind requests: it is
+// shorter than any, so it can end the datagram in which they are segments.
 func (qp *QP) takeTurn(now int64, batch []TxPacket) int {
 	if qp.link.requestsFirst {
 		qp.link.requestsFirst = false
@@ -88,15 +87,14 @@ func (qp *QP) takeTurn(now int64, batch []TxPacket) int {
 	return n + qp.sq.sendRequests(now, batch[n:])
 }
 
-// maxBareAcks bounds how many queue pairs OnlyAcks looks at: as many as the packets of a batch can be
-// of.
+// maxBareAcks bounds the queue pairs that OnlyAcks looks at, to as many as a batch can have
+// packets.
 const maxBareAcks = 128
 
-// OnlyAcks reports whether PollTransmit would send nothing but ACKs of SENDs and
-// WRITEs. They can wait for a moment in which the
-// application may have something to send, which then goes in the same datagram.
+// OnlyAcks reports whether PollTransmit would send nothing but ACKs of SENDs and WRITEs. These can
+// wait a moment: if the application then sends something, they share its datagram.
 //
-// A QP that has just failed may have a turn, and nothing to send.
+// A QP that has just failed may be on the list with nothing to send.
 func (e *Engine) OnlyAcks() bool {
 	i, acks := 0, false
 	for qp := e.ready.head; qp != nil; qp = qp.link.next {

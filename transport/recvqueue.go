@@ -1,12 +1,12 @@
 package transport
 
-// recvQueue is the receive queue of a QP or an SRQ. A work request is in
-// exactly one place: in a slot of the ring of posted requests, or with the responder that
-// took it. It counts against the capacity until it is recycled.
+// recvQueue is the receive queue of a QP or an SRQ. A request is either in a slot of the ring of
+// posted requests, or with the responder that took it. It counts against the capacity until it is
+// recycled.
 //
-// A queue is empty until the first request and grows up to its capacity, as a send queue does.
-// Requests without memory that have the same ID share a slot if nothing was posted between
-// them: a program whose peer only writes posts hundreds of those.
+// A queue is empty until the first request and then grows up to its capacity, as a send queue does.
+// Consecutive requests without memory and with the same ID share a slot, because a program whose
+// peer only writes posts hundreds of them.
 type recvQueue struct {
 	ring     []*recvWQE // posted, oldest at head; length is a power of two, or 0
 	head     uint32
@@ -16,22 +16,22 @@ type recvQueue struct {
 	used     int // posted and taken
 	capacity int
 	maxSGE   int
-	alloc    int // slots that exist
+	alloc    int // existing slots
 }
 
-// recvWQE is one receive work request, or several that are equal.
+// recvWQE is one receive work request, or several equal ones.
 type recvWQE struct {
 	id    uint64
 	sges  []SGE  // into the slot's own array
 	total uint64 // sum of the SGE lengths, bytes
-	more  int    // requests behind it in the queue that are the same, without memory
+	more  int    // equal requests without memory that follow it
 }
 
-// init permits n requests of up to sge elements.
+// init allows n requests of up to sge elements.
 func (q *recvQueue) init(n, sge int) { q.capacity, q.maxSGE = n, sge }
 
-// slot returns a free slot. Each slot in use has a request in use, so that the capacity bounds
-// how many there are.
+// slot returns a free slot. Each slot in use holds a request in use, so the capacity bounds the
+// slots.
 func (q *recvQueue) slot() *recvWQE {
 	if len(q.free) == 0 {
 		q.grow(min(max(2*q.alloc, minRecvSlots), q.capacity))
@@ -41,8 +41,8 @@ func (q *recvQueue) slot() *recvWQE {
 	return w
 }
 
-// grow makes the number of slots n, when none is free. Existing ones stay where they are,
-// since responders hold pointers to them.
+// grow raises the number of slots to n when none is free. Existing ones stay in place, since
+// responders hold pointers to them.
 func (q *recvQueue) grow(n int) {
 	more := n - q.alloc
 	slots := make([]recvWQE, more)
@@ -71,7 +71,7 @@ func (q *recvQueue) grow(n int) {
 // posted returns how many requests wait to be taken.
 func (q *recvQueue) posted() int { return q.waiting }
 
-// check says whether wr can be posted.
+// check reports why wr cannot be posted.
 func (q *recvQueue) check(wr *RecvWR) error {
 	if wr == nil {
 		return errNilRequest("post receive")
@@ -85,7 +85,7 @@ func (q *recvQueue) check(wr *RecvWR) error {
 	return nil
 }
 
-// post appends a request that check has admitted.
+// post appends a request that passed check.
 func (q *recvQueue) post(wr *RecvWR) {
 	q.used++
 	q.waiting++
@@ -106,7 +106,7 @@ func (q *recvQueue) post(wr *RecvWR) {
 	q.tail++
 }
 
-// take removes the oldest posted request, nil if there is none.
+// take removes the oldest posted request, or returns nil.
 func (q *recvQueue) take() *recvWQE {
 	if q.head == q.tail {
 		return nil
@@ -146,10 +146,9 @@ func (q *recvQueue) clear() {
 	}
 }
 
-// PostRecv queues a receive work request. An error means that nothing was
-// queued: ErrInvalidState in RESET and on a QP that uses an SRQ, ErrQueueFull,
-// ErrTooManySGE. In ERR the request is flushed at once. A receive starts no timer, so
-// that the shell need not read its clock.
+// PostRecv queues a receive work request. On an error nothing is queued: ErrInvalidState in RESET
+// and on a QP with an SRQ, ErrQueueFull, ErrTooManySGE. In ERR the request is flushed at once.
+// PostRecv starts no timer, so the shell need not read its clock.
 func (qp *QP) PostRecv(wr *RecvWR) error {
 	switch {
 	case qp.gone:
@@ -170,8 +169,8 @@ func (qp *QP) PostRecv(wr *RecvWR) error {
 	return nil
 }
 
-// takeRecv returns the next receive request of the QP's queue or SRQ, nil if
-// there is none. It stays valid until recycleRecv; a QP holds one at a time.
+// takeRecv returns the next receive request of the QP's queue or SRQ, or nil. The request is valid
+// until recycleRecv; a QP holds one at a time.
 func (qp *QP) takeRecv() *recvWQE {
 	if qp.curRecv != nil {
 		panic("transport: second receive request taken")
@@ -184,8 +183,7 @@ func (qp *QP) takeRecv() *recvWQE {
 	return qp.curRecv
 }
 
-// recycleRecv gives back the request that takeRecv returned, before its
-// completion is seen.
+// recycleRecv gives back the request that takeRecv returned, before its completion is visible.
 func (qp *QP) recycleRecv(w *recvWQE) {
 	if w != qp.curRecv {
 		panic("transport: receive request recycled twice")
@@ -198,9 +196,9 @@ func (qp *QP) recycleRecv(w *recvWQE) {
 	}
 }
 
-// leaveRecv lets go of the request that takeRecv returned, without a completion: the
-// message that it was for will not come to an end. One of an SRQ goes back there: it
-// belongs to the other QPs as well, and the application waits for its completion.
+// leaveRecv releases, without a completion, the request that takeRecv returned: its message will
+// not end. A request of an SRQ goes back there: other QPs share it, and the application awaits its
+// completion.
 func (qp *QP) leaveRecv() {
 	switch w := qp.curRecv; {
 	case w == nil:

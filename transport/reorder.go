@@ -6,40 +6,39 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// reorder is packets that came before their turn: requests behind a gap at a responder, responses
-// behind one at a requester. They are copies, and nothing has been done with them. In their turn
-// they are handled as if they came then.
+// reorder keeps packets that came before their turn: requests behind a gap at a responder,
+// responses behind one at a requester. They are untouched copies. In their turn they are handled as
+// if they came at that time.
 //
-// How many there may be is bounded by how far ahead of the expected PSN they are, for a queue pair,
-// and by their memory, for an engine (keptPool). The memory of the ring is made by the first packet
-// that comes too early.
+// For a queue pair their distance from the expected PSN bounds their number; for an engine their
+// memory does (keptPool). The first early packet allocates the ring.
 type reorder struct {
 	n     int
-	seq   uint64        // packets that were kept since there were none
-	doubt uint64        // of these, the newest that came before one which was not lost
-	top   ib.PSN        // behind the newest PSN that is here; meaningless if n is 0
-	slots []*keptPacket // by the low bits of the PSN; length is a power of two, or 0
+	seq   uint64        // number of the last kept packet, since there were none
+	doubt uint64        // the newest number that came before a packet that was not lost
+	top   ib.PSN        // behind the newest PSN kept; meaningless if n is 0
+	slots []*keptPacket // indexed by the low bits of the PSN; length is a power of two, or 0
 }
 
-// keptPacket is a packet and the memory of its payload.
+// keptPacket is a packet with the memory of its payload.
 type keptPacket struct {
 	p    ib.Packet
 	seq  uint64 // its number
-	near bool   // a few packets at most were missing right before it
+	near bool   // at most a few packets were missing right before it
 	same bool   // it has come twice
 	buf  []byte
 }
 
-// keptPool is the memory of the kept packets of an engine.
+// keptPool is the memory of an engine's kept packets.
 type keptPool struct {
-	used int // bytes that are lent
+	used int // bytes lent
 	free []*keptPacket
 }
 
-// cost is what a kept packet counts for, in bytes.
+// cost returns what a kept packet counts for, in bytes.
 func (k *keptPacket) cost() int { return cap(k.buf) + keptOverhead }
 
-// lend returns memory for n bytes of payload, nil if no more may be used.
+// lend returns memory for n payload bytes, or nil if the pool is used up.
 func (m *keptPool) lend(n int) *keptPacket {
 	if m.used+n+keptOverhead > maxKeptBytes {
 		return nil
@@ -57,7 +56,7 @@ func (m *keptPool) lend(n int) *keptPacket {
 	return k
 }
 
-// giveBack takes memory back. A few packets' are used again, the rest is the collector's.
+// giveBack takes memory back. It keeps that of a limited number of packets for reuse.
 func (m *keptPool) giveBack(k *keptPacket) {
 	m.used -= k.cost()
 	if len(m.free) < maxKeptFree {
@@ -65,7 +64,7 @@ func (m *keptPool) giveBack(k *keptPacket) {
 	}
 }
 
-// at returns the packet of a PSN, nil if it is not here.
+// at returns the packet with a PSN, or nil.
 func (o *reorder) at(psn ib.PSN) *keptPacket {
 	if len(o.slots) == 0 {
 		return nil
@@ -76,8 +75,8 @@ func (o *reorder) at(psn ib.PSN) *keptPacket {
 	return nil
 }
 
-// keep copies p, which takes n PSNs and is behind next, unless it is here or there is no memory for
-// it. It reports whether it is here now.
+// keep copies p, which takes n PSNs and is behind next, unless it is already here or memory is used
+// up. It reports whether p is here now.
 func (o *reorder) keep(e *Engine, next ib.PSN, p *ib.Packet, n int) bool {
 	if o.at(p.PSN) != nil {
 		return true
@@ -99,8 +98,8 @@ func (o *reorder) keep(e *Engine, next ib.PSN, p *ib.Packet, n int) bool {
 	return true
 }
 
-// isNear reports whether no more packets are missing right before psn than may have been overtaken
-// by it, or was so before a packet that it follows.
+// isNear reports whether the packets missing right before psn are few enough to have been overtaken
+// by it, or were so for the kept packet that it directly follows.
 func (o *reorder) isNear(next, psn ib.PSN) bool {
 	for missing := range maxReorder + 1 {
 		if psn == next {
@@ -114,7 +113,7 @@ func (o *reorder) isNear(next, psn ib.PSN) bool {
 	return psn == next
 }
 
-// grow makes the ring hold n PSNs.
+// grow makes the ring large enough for n PSNs.
 func (o *reorder) grow(n int) {
 	if n <= len(o.slots) {
 		return
@@ -132,7 +131,7 @@ func (o *reorder) grow(n int) {
 	}
 }
 
-// differs reports whether p is another packet than the one of its PSN that is here.
+// differs reports whether p differs from the kept packet with its PSN.
 func (o *reorder) differs(p *ib.Packet) bool {
 	k := o.at(p.PSN)
 	if k == nil {
@@ -142,8 +141,8 @@ func (o *reorder) differs(p *ib.Packet) bool {
 	return p.Opcode != q.Opcode || p.RETH != q.RETH && p.Opcode.Info().Headers&ib.HasRETH != 0 || !bytes.Equal(p.Payload, q.Payload)
 }
 
-// take moves the packet of a PSN to p. It reports whether it was here. The payload is valid until
-// another packet is kept.
+// take moves the packet with a PSN to p. It returns false if there is none. The payload is valid
+// until another packet is kept.
 func (o *reorder) take(e *Engine, psn ib.PSN, p *ib.Packet) bool {
 	k := o.at(psn)
 	if k == nil {
@@ -154,7 +153,7 @@ func (o *reorder) take(e *Engine, psn ib.PSN, p *ib.Packet) bool {
 	return true
 }
 
-// drop forgets a packet.
+// drop removes a packet.
 func (o *reorder) drop(e *Engine, k *keptPacket) {
 	o.slots[int(k.p.PSN)&(len(o.slots)-1)] = nil
 	if o.n--; o.n == 0 {
@@ -164,7 +163,7 @@ func (o *reorder) drop(e *Engine, k *keptPacket) {
 	e.kept.giveBack(k)
 }
 
-// passed forgets the packets from one PSN up to another.
+// passed removes the packets from one PSN up to another.
 func (o *reorder) passed(e *Engine, from, to ib.PSN) {
 	if o.n == 0 {
 		return
@@ -177,7 +176,7 @@ func (o *reorder) passed(e *Engine, from, to ib.PSN) {
 	}
 }
 
-// first returns the oldest PSN from one on that is here.
+// first returns the oldest kept PSN, starting at from.
 func (o *reorder) first(from ib.PSN) (ib.PSN, bool) {
 	if o.n != 0 {
 		for psn, i := from, 0; i < len(o.slots); psn, i = psn.Next(), i+1 {
@@ -189,7 +188,7 @@ func (o *reorder) first(from ib.PSN) (ib.PSN, bool) {
 	return 0, false
 }
 
-// clear forgets everything, and the ring.
+// clear removes all packets, and the ring.
 func (o *reorder) clear(e *Engine) {
 	for _, k := range o.slots {
 		if k != nil {

@@ -2,37 +2,37 @@ package transport
 
 import "github.com/goroce/goroce/ib"
 
-// requester is the send queue of a QP at work. Its parts:
+// requester is the send queue of a QP at work. Its files:
 //
-//	sendqueue.go, post_send.go  the work requests
+//	sendqueue.go, post_send.go  work requests
 //	requester.go                which packet may go now
-//	segment.go                  that packet
-//	completer.go                what responses say
+//	segment.go                  building that packet
+//	completer.go                handling responses
 //	retry.go                    timeouts, NAKs, go-back-N
 //	rtt.go                      the round-trip time
-//	missing.go                  selective repeat
+//	missing*.go                 selective repeat
 //	ahead.go                    responses that come before their turn
 //	probe.go                    tail loss probes
 //	window.go                   how much may be unacknowledged
 //	localops.go                 LOCAL_INV and BIND_MW
 //	send_unreliable.go          UC and UD
 //
-// Sequence numbers. Packets in [una, end) have been sent at least once and are
-// not acknowledged; psn, in [una, end], is the next to send: less than end
-// after going back. Everything is found by position: the request at head owns
+// Packets in [una, end) have been sent at least once and are not acknowledged; psn, in [una, end],
+// is the next to send: less than end after going back. Position alone finds requests: the one at
+// head contains una whenever una != end, and the one at cur contains psn.
 // una whenever una != end, and the one at cur owns psn.
 type requester struct {
 	qp *QP
 
-	curPkt uint32 // packets of the request at cur that are sent
+	curPkt uint32 // sent packets of the request at cur
 	psn    ib.PSN
 	una    ib.PSN
 	end    ib.PSN
 
 	flight *flight // to the peer; nil: not bounded
-	out    int     // units of the flight that are charged
-	in     int     // units of Engine.reading that are charged
-	cost   int     // of the next packet
+	out    int     // units charged to flight
+	in     int     // units charged to Engine.reading
+	cost   int     // price of the next packet
 
 	q sendQueue
 
@@ -45,30 +45,29 @@ type requester struct {
 	miss         *missing // what is known to be missing; nil until something was
 	kept         reorder  // responses that came before their turn
 	peerKeeps    bool     // the peer knows selective repeat
-	offered      bool     // it was told that we do, and nothing has come since
-	offerRefused bool     // nothing came at all then
+	offered      bool     // we told it that we do, and nothing has come since
+	offerRefused bool     // no answer came after that
 	inTurn       bool     // kept responses are being handled
 
 	inRuns bool // the last response to a READ came in a run
-	runs   bool // some did
-	left   int  // packets that were on their way when something was last sent; for selective repeat
-	askNow bool // the next packet asks for an answer
+	runs   bool // a response to a READ has come in a run
+	left   int  // packets in flight at the last transmission; for selective repeat
+	askNow bool // the next packet requests an answer
 
 	sentAgain  uint32        // packets since RTS
 	tx         payloadCursor // payload of the request at cur
 	reads      readRing
 	credit     creditState
-	peerCounts bool          // messages as we do: see believe.go
-	rx         payloadCursor // where the response to the request at head goes
+	peerCounts bool          // the peer counts messages as we do: see believe.go
+	rx         payloadCursor // destination of the response to the request at head
 }
 
-// span returns how many PSNs there are from a up to b.
+// span returns the number of PSNs from a up to b.
 func span(a, b ib.PSN) int { return int(uint32(b-a) & ib.PSNMask) }
 
-// readRing records the last PSN of every READ, atomic, ATOMIC WRITE and FLUSH
-// request that waits for its response, oldest first. Its length is the depth
-// of the connection. A request that is sent again must end where it did the
-// first time: to the responder it is a duplicate, and that never reaches
+// readRing records the last PSN of every READ, atomic, ATOMIC WRITE and FLUSH request that waits
+// for its response, oldest first. The connection's depth bounds its length. A resent request must
+// end where it did the first time: the responder treats it as a duplicate, which never extends
 // beyond the original (wire format 5.6).
 type readRing struct {
 	last []ib.PSN // length is a power of two, or 0
@@ -81,7 +80,7 @@ func (r *readRing) len() int { return int(r.tail - r.head) }
 
 func (r *readRing) at(i uint32) *ib.PSN { return &r.last[i&uint32(len(r.last)-1)] }
 
-// push records a request that is sent for the first time.
+// push records a request sent for the first time.
 func (r *readRing) push(last ib.PSN) {
 	if r.len() == len(r.last) {
 		n := *r
@@ -108,10 +107,10 @@ func (r *readRing) answered(una ib.PSN) {
 
 func (r *readRing) clear() { r.head, r.next, r.tail = 0, 0, 0 }
 
-// init ties the requester to its QP; once, when the QP is created.
+// init ties the requester to its QP, once, when the QP is created.
 func (sq *requester) init(qp *QP) { sq.qp = qp }
 
-// start begins a connection: at the transition from RTR to RTS.
+// start begins a connection, at the transition from RTR to RTS.
 func (sq *requester) start(now int64) {
 	sq.psn = sq.qp.attr.SQPSN & ib.PSNMask
 	sq.una, sq.end = sq.psn, sq.psn
@@ -127,25 +126,25 @@ func (sq *requester) start(now int64) {
 	sq.retry = retryState{tooLong: sq.qp.path.TooLong}
 	sq.qp.e.join(sq.qp)
 	sq.rtt, sq.probe = rttEstimate{}, probeState{}
-	sq.probe.configure(sq.qp, &sq.rtt) // by what is known of the peer
+	sq.probe.configure(sq.qp, &sq.rtt) // from what is known of the peer
 	sq.retry.refill(&sq.qp.attr)
 	sq.tx.drop()
 	sq.rx.drop()
 }
 
-// enterSQD lets what was begun finish and begins nothing new: RTS to SQD.
+// enterSQD finishes what was begun and begins nothing new, from RTS to SQD.
 func (sq *requester) enterSQD(now int64) {
 	sq.qp.markReady()
 	sq.checkDrained(now)
 }
 
-// resume goes on after SQD or SQE.
+// resume continues after SQD or SQE.
 func (sq *requester) resume(now int64) {
 	sq.attrsChanged(now)
 	sq.qp.markReady()
 }
 
-// attrsChanged takes over attributes that Modify changed.
+// attrsChanged applies attributes that Modify has changed.
 func (sq *requester) attrsChanged(now int64) {
 	if sq.qp.state < StateRTS {
 		return
@@ -163,20 +162,20 @@ func (sq *requester) attrsChanged(now int64) {
 	sq.qp.markReady()
 }
 
-// flush completes everything with WCFlushErr, in order: to ERR or SQE.
+// flush completes all requests with WCFlushErr, in order, on the way to ERR or SQE.
 func (sq *requester) flush(now int64) {
 	q := &sq.q
 	for q.head != q.tail {
-		sq.report(now, q.at(q.head), WCFlushErr, 0) // a full CQ tells by itself
+		sq.report(now, q.at(q.head), WCFlushErr, 0) // a full CQ reports itself
 		q.head++
 	}
 	if sq.una.After(sq.psn) {
-		sq.psn = sq.una // it had gone back, and then these were acknowledged, in a run or by themselves
+		sq.psn = sq.una // it had gone back, and then a run or single ACKs passed psn
 	}
 	sq.forget()
 }
 
-// reset drops everything: to RESET.
+// reset drops everything, on the way to RESET.
 func (sq *requester) reset() {
 	sq.q.head = sq.q.tail
 	sq.forget()
@@ -187,10 +186,10 @@ func (sq *requester) reset() {
 	sq.tx, sq.rx = payloadCursor{}, payloadCursor{}
 }
 
-// forget ends whatever was in progress on an empty queue.
+// forget ends everything in progress once the queue is empty.
 func (sq *requester) forget() {
 	q := &sq.q
-	clear(q.binds) // they hold on to windows and regions
+	clear(q.binds) // they keep windows and regions alive
 	q.cur = q.head
 	sq.curPkt = 0
 	sq.una, sq.end = sq.psn, sq.psn
@@ -209,7 +208,7 @@ func (sq *requester) forget() {
 // nextPSN returns the PSN of the next request packet.
 func (sq *requester) nextPSN() ib.PSN { return sq.psn }
 
-// checkDrained ends SQD's draining when everything that was begun is complete.
+// checkDrained ends the draining of SQD when everything begun is complete.
 func (sq *requester) checkDrained(now int64) {
 	qp := sq.qp
 	if qp.state != StateSQD || !qp.sqDraining || sq.una != sq.end {
@@ -221,12 +220,12 @@ func (sq *requester) checkDrained(now int64) {
 	qp.sqDrained(now)
 }
 
-// idle reports whether there is nothing for sendRequests to do.
+// idle reports whether sendRequests has nothing to do.
 func (sq *requester) idle() bool {
 	return sq.q.cur == sq.q.tail && !sq.probe.due && sq.qp.share.from == nil && !sq.dueAgain()
 }
 
-// sendRequests sends what may be sent now, up to len(batch) packets.
+// sendRequests sends what may be sent now, up to len(batch) packets, and returns how many.
 func (sq *requester) sendRequests(now int64, batch []TxPacket) int {
 	qp, n := sq.qp, 0
 	if sq.q.cur == sq.q.tail && !sq.probe.due && !sq.dueAgain() || qp.state < StateRTS || qp.pacingHoldsRequests() {
@@ -260,8 +259,8 @@ func (sq *requester) sendRequests(now int64, batch []TxPacket) int {
 		}
 	}
 	if n > 0 {
-		// Sent slowly, the packet that asks for an answer may be long behind the
-		// first: the peer has time from the last on.
+		// At a low rate the packet that requests an answer may leave long after the first, so the
+		// peer's time counts from the last.
 		sq.armTimers(now, qp.paceLimited())
 		if !qp.e.cfg.Tuning.GoBackN {
 			sq.left = span(sq.una, sq.end)
@@ -274,8 +273,8 @@ func (sq *requester) sendRequests(now int64, batch []TxPacket) int {
 	return n
 }
 
-// admissible returns the request whose next packet may be sent now, nil if
-// none may. It begins requests and executes local ones on the way.
+// admissible returns the request whose next packet may be sent now, or nil. It begins requests and
+// executes local ones on the way.
 func (sq *requester) admissible(now int64) *sendWQE {
 	q := &sq.q
 	for q.cur != q.tail && !sq.retry.rnrWait {
@@ -307,8 +306,7 @@ func (sq *requester) admissible(now int64) *sendWQE {
 	return nil
 }
 
-// fits reports whether window and READ depth have room for the next packet of
-// w.
+// fits reports whether window and READ depth have room for the next packet of w.
 func (sq *requester) fits(w *sendWQE) bool {
 	room := sq.room(w)
 	if room <= 0 {
@@ -316,7 +314,7 @@ func (sq *requester) fits(w *sendWQE) bool {
 	}
 	op := &sendOps[w.op]
 	if op.consumes && sq.curPkt == 0 && sq.una != sq.psn && sq.credit.lacks(w.number) {
-		return false // sent before, and now there is no credit for it
+		return false // it was sent before, and now has no credit
 	}
 	if !op.waits || sq.psn != sq.end {
 		return true
@@ -324,9 +322,9 @@ func (sq *requester) fits(w *sendWQE) bool {
 	if sq.reads.len() >= int(sq.qp.attr.MaxRdAtomic) {
 		return false
 	}
-	// A READ brings as many packets as the window has room for. Half the window
-	// must be free (or the rest of the READ fit), so that the next request is
-	// not a crumb: less where control by delay rules, as the path would be idle meanwhile.
+	// A READ brings as many packets as the window has room for. The next request waits for half the
+	// window, or for room for the rest of the READ, so that it is not a tiny one. With control by
+	// delay an eighth suffices, as the path would be idle meanwhile.
 	left, parts := int(w.npkts-sq.curPkt), 2
 	if sq.win.ruled {
 		parts = ruledAsks
@@ -343,12 +341,12 @@ func (sq *requester) room(w *sendWQE) int {
 	return bound - span(sq.una, sq.psn)
 }
 
-// begin checks a request that is to be sent for the first time and assigns its
-// PSNs. It returns false if that must wait, or has failed.
+// begin checks a request sent for the first time and assigns its PSNs. It returns false if the
+// request must wait or has failed.
 func (sq *requester) begin(now int64, w *sendWQE) bool {
 	qp, q := sq.qp, &sq.q
 	if qp.state != StateRTS {
-		return false // SQD: only what was begun
+		return false // SQD: nothing new
 	}
 	if w.flags&SendFence != 0 && sq.reads.len() != 0 {
 		return false // IBTA 10.8.3.3
@@ -373,13 +371,13 @@ func (sq *requester) begin(now int64, w *sendWQE) bool {
 	w.psn = sq.psn
 	w.state = wqeBegun
 	sq.curPkt = 0
-	if !op.waits { // what a READ brings comes on the peer's path
+	if !op.waits { // a READ's data comes on the peer's path
 		qp.carry(w.length, sq.una == sq.end)
 	}
 	w.number = sq.credit.sent
 	w.apart = sq.apart(w)
 	switch {
-	case w.op == WRRead: // counts by its requests
+	case w.op == WRRead: // each of its requests counts
 	case w.apart:
 		sq.credit.sent += ib.MSN(w.npkts)
 	default:
@@ -388,16 +386,16 @@ func (sq *requester) begin(now int64, w *sendWQE) bool {
 	return true
 }
 
-// apart reports whether a WRITE leaves as a message for each packet, WRITE ONLY all of them, or a READ
-// as a request for each. The FIRST packet of a WRITE is longer than the others by the RETH, the FIRST and
-// LAST response to a READ by the AETH, and only packets of one length share a datagram: so that a message
-// of a few packets would take two, and never share one with the next. As ONLY packets, those of many
-// messages share. To the peer that is what a program might have posted as well: data lands in the same order,
-// though the end of a region is found only by the packet that exceeds it.
+// apart reports whether a WRITE leaves as one WRITE ONLY message per packet, or a READ as one
+// request per packet. Only packets of equal length share a datagram. But the FIRST packet of a
+// WRITE is longer than the others by the RETH, and FIRST and LAST responses to a READ by the AETH,
+// so a short message would take two datagrams and never share one with the next. ONLY packets of
+// many messages do share. A program might have posted the same to the peer: data lands in the same
+// order, but a packet that exceeds the region fails only after those before it.
 //
-// A WRITE then counts for several messages, and where there are credits, by which the peer lets us send, these must
-// not go on that. A READ takes several of the connection's depth, so that this must be deep; and there
-// is a use only if responses of the peer come in runs.
+// A WRITE then counts as several messages; with credits, which limit the messages that the peer
+// permits, it stays whole. A READ takes several of the connection's depth, which must be large, and
+// only pays off if the peer's responses come in runs.
 func (sq *requester) apart(w *sendWQE) bool {
 	if w.npkts <= 1 || w.npkts > maxApart || sq.qp.e.cfg.Tuning.WholeMessages {
 		return false
@@ -411,16 +409,15 @@ func (sq *requester) apart(w *sendWQE) bool {
 	return false
 }
 
-// refuse fails a request that cannot be executed. Its completion waits until
-// all earlier ones have theirs (IBTA 10.8.5).
+// refuse fails a request that cannot be executed. Its completion waits for those of all earlier
+// requests (IBTA 10.8.5).
 func (sq *requester) refuse(now int64, w *sendWQE, s WCStatus, vendor uint32) bool {
 	w.state, w.status, w.vendor = wqeRefused, s, vendor
 	sq.failRefused(now)
 	return false
 }
 
-// failRefused ends the queue if the oldest request was refused. It reports
-// whether it was.
+// failRefused ends the queue if the oldest request was refused. It reports whether it was.
 func (sq *requester) failRefused(now int64) bool {
 	q := &sq.q
 	if q.head == q.tail {
@@ -434,13 +431,12 @@ func (sq *requester) failRefused(now int64) bool {
 	return true
 }
 
-// retire completes the request at head, and the local operations behind it
-// that were executed.
+// retire completes the request at head, and executed local operations behind it.
 func (sq *requester) retire(now int64) {
 	sq.retireOne(now)
 	for q := &sq.q; q.head != q.tail && q.at(q.head).state == wqeLocal; {
 		if q.cur == q.head {
-			q.cur++ // executed before going back: nothing to hand out again
+			q.cur++ // executed before going back: do not hand it out again
 		}
 		sq.retireOne(now)
 	}
@@ -459,7 +455,7 @@ func (sq *requester) retireOne(now int64) {
 	}
 }
 
-// report makes the completion of w.
+// report pushes the completion of w.
 func (sq *requester) report(now int64, w *sendWQE, s WCStatus, vendor uint32) bool {
 	qp := sq.qp
 	if t := qp.e.cfg.Tracer; t != nil {
@@ -471,7 +467,7 @@ func (sq *requester) report(now int64, w *sendWQE, s WCStatus, vendor uint32) bo
 	}, false)
 }
 
-// failHead completes the oldest request with an error, which ends the queue.
+// failHead completes the oldest request with an error and ends the queue.
 func (sq *requester) failHead(now int64, s WCStatus, vendor uint32) {
 	q, qp := &sq.q, sq.qp
 	if q.head != q.tail {

@@ -2,29 +2,29 @@ package transport
 
 import "github.com/goroce/goroce/ib"
 
-// Requests behind a gap. A responder keeps them, as far as memory and reason admit, and executes
-// them in their turn, when what was missing has come: each as if it came then, with all checks of
-// its own. So nothing that a program can look at changes before its turn, and what was refused,
-// revoked or moved in the meantime is refused.
+// Requests behind a gap. A responder keeps them, within limits of memory and distance, and executes
+// them in their turn, once the missing ones have come. Each then passes all checks, as if it came
+// at that time. So a program sees no change before its turn, and anything refused, revoked or moved
+// in the meantime is refused.
 //
-// A packet that comes too early may be made up: there are as many PSNs to guess then as there may
-// be packets ahead. It is executed in its turn only if those before it were lost, and sent again,
-// by a requester that says so (ib.Resv7Selective), or if itself has come a second time, and was the
-// same. In between the peer's own has come, too, and neither of two that differ is believed. So to
-// forge a packet is as hard as without all this; but to such a requester three may be overtaken, by
-// which it becomes four times as easy.
+// An early packet may be forged, and with a window of PSNs ahead a forger has many to guess. So a
+// kept packet is executed only if those before it were lost and are marked as sent again
+// (ib.Resv7Selective), or if it has come twice, unchanged. By then the peer's own packet has come
+// as well, and if the two differ neither is believed. Forging is thus as hard as without keeping.
+// With a requester that knows selective repeat, three packets may be overtaken without such proof,
+// which makes it four times as easy.
 //
-// On the wire that is an ordinary responder which acknowledges more at once: a sequence NAK that
-// names the first packet that is missing, and when that has come an ACK of all up to the next that
-// is, and a NAK for it. A requester that sends all again sees the ACK and goes on behind it;
-// rdma_rxe does (docs/rxe.md, row 28).
+// On the wire this is an ordinary responder that acknowledges more at once: it sends a sequence NAK
+// for the first missing packet, and when that has come an ACK up to the next one and a NAK for it.
+// A requester that resends everything sees the ACK and continues behind it; rdma_rxe does so
+// (docs/rxe.md, row 28).
 //
-// To a requester that knows selective repeat (ib.Resv7Selective) the NAK also tells which packets
-// behind the missing one are here (keptMap). It is then sent for whatever changes what that says
-// beyond the next packet: another hole, a part of a hole filled, and when the requester asks.
+// For a requester that knows selective repeat the NAK also carries a keptMap of the packets behind
+// the missing one. It is sent when a packet opens a hole or fills part of one, and when the
+// requester asks.
 
-// keepAhead keeps a request that is d behind the expected one, or drops it. It reports whether a
-// requester that wants to know what is here has to be told.
+// keepAhead keeps a request that is d ahead of the expected one, or drops it. It reports whether a
+// requester that wants keptMaps needs a new one.
 func (r *responder) keepAhead(now int64, p *ib.Packet, d int) (news bool) {
 	e, next, k := r.qp.e, psnOf(r.next), &r.kept
 	top := next
@@ -37,7 +37,7 @@ func (r *responder) keepAhead(now int64, p *ib.Packet, d int) (news bool) {
 		return false
 	case k.at(p.PSN) != nil:
 		if k.differs(p) {
-			// One of them is made up. What is sent again will tell.
+			// One of the two is forged. The repetition will tell.
 			k.drop(e, k.at(p.PSN))
 			r.drop(now, p, "differs from what came before")
 			return false
@@ -65,8 +65,8 @@ func (r *responder) keepsAhead() int {
 	return min(max(minKeepAhead, r.qp.attr.MaxUnackedPackets, r.qp.e.cfg.Tuning.MaxUnackedPackets), maxKeepAhead)
 }
 
-// executeFrom takes the request whose turn it is, and then those that were kept and whose turn
-// comes by that, if it is sure that they are the peer's.
+// executeFrom executes the request whose turn it is, then the kept ones that follow it without a
+// gap, as long as they are surely the peer's.
 func (r *responder) executeFrom(now int64, p *ib.Packet, info *ib.OpcodeInfo) {
 	e, k, inTurn := r.qp.e, &r.kept, 0
 	due := r.nak.due
@@ -95,19 +95,19 @@ func (r *responder) executeFrom(now int64, p *ib.Packet, info *ib.OpcodeInfo) {
 			r.ackInTurn()
 		}
 	case inTurn > 0, r.told && (due || k.n > 1 && k.at(psnOf(r.next)) != nil):
-		r.sequenceNAK() // of the next gap, which has shown already
+		r.sequenceNAK() // of the next gap, which is known already
 	}
 }
 
-// ackInTurn acknowledges what was executed, also if nobody has asked: a requester that sends all
-// again need not go on. What is answered otherwise is acknowledged by that.
+// ackInTurn acknowledges what was executed even if no packet asked, so that a requester that
+// resends everything can stop. A READ or atomic needs no ACK: its answer acknowledges.
 func (r *responder) ackInTurn() {
 	if n := r.store.newest(); n == nil || n.last != r.next-1 {
 		r.acknowledge()
 	}
 }
 
-// tellKept makes a sequence NAK one that tells what is here.
+// tellKept adds to a sequence NAK the map of the packets that are here.
 func (r *responder) tellKept(tx *TxPacket) {
 	k, next := &r.kept, psnOf(r.next)
 	if k.n == 0 {
@@ -122,7 +122,7 @@ func (r *responder) tellKept(tx *TxPacket) {
 			continue
 		}
 		m.set(i)
-		if p.p.Opcode == ib.RCReadRequest { // takes the PSNs of its response
+		if p.p.Opcode == ib.RCReadRequest { // a READ takes the PSNs of its response
 			for j := i + 1; j < min(i+int(r.readPackets(p.p.RETH.Len)), m.bits()); j++ {
 				m.set(j)
 			}
@@ -131,7 +131,7 @@ func (r *responder) tellKept(tx *TxPacket) {
 	tx.Frags[0], tx.NumFrags, tx.PayloadLen = m, 1, uint16(n)
 }
 
-// learn takes from a request that is the peer's whether it knows selective repeat.
+// learn notes from a genuine request whether the peer knows selective repeat.
 func (r *responder) learn(p *ib.Packet) {
 	if p.Resv7 == ib.Resv7Selective && !r.qp.e.cfg.Tuning.GoBackN {
 		r.told = true

@@ -2,15 +2,15 @@ package transport
 
 import "github.com/goroce/goroce/ib"
 
-// answer is something owed to the peer: an acknowledgement, or the response to
-// a READ, atomic, ATOMIC WRITE or FLUSH.
+// answer is owed to the peer: an acknowledgement, or the response to a READ, atomic, ATOMIC WRITE
+// or FLUSH.
 type answer struct {
-	op    ib.Operation // what is answered; OpSend for a plain acknowledgement
-	dup   bool         // answers a duplicate
-	mends bool         // a part of a READ that was lost, and goes before the rest
-	cut   bool         // the first packet of an answer that does not go on
+	op    ib.Operation // the operation answered; OpSend for a plain acknowledgement
+	dup   bool         // the answer to a duplicate
+	mends bool         // a lost part of a READ, sent before the rest
+	cut   bool         // only the first packet of an answer
 	rkey  ib.RKey
-	msn   ib.MSN // after the message that is answered
+	msn   ib.MSN // after the answered message
 	first uint64 // sequence number of the request as it was first executed
 	start uint64 // sequence number of the first packet of this answer
 	at    uint64 // next one to send, from start to last
@@ -20,11 +20,9 @@ type answer struct {
 	value uint64 // atomics: the original value
 }
 
-// answerQueue is what is owed, oldest first: a ring that grows on demand, so
-// that an idle QP has none, up to maxAnswers. The newest acknowledgement of
-// SENDs and WRITEs is not in the ring but the flag ack: it stands behind
-// everything in the ring and covers all that was executed, however much that
-// is by the time it is sent.
+// answerQueue is a ring of owed answers, oldest first. It grows on demand up to maxAnswers, so that
+// an idle QP has none. The flag ack stands for the newest acknowledgement of SENDs and WRITEs,
+// behind everything in the ring. It covers all that was executed by the time it is sent.
 type answerQueue struct {
 	head uint32
 	tail uint32
@@ -33,7 +31,7 @@ type answerQueue struct {
 	starved bool
 	ring    []answer // length is a power of two, or 0
 
-	// stream is the memory of the READ at the head, while that is being sent.
+	// stream is the memory of the READ at the head while it is being sent.
 	stream stream
 }
 
@@ -45,7 +43,7 @@ func (q *answerQueue) at(i uint32) *answer { return &q.ring[i&uint32(len(q.ring)
 
 func (q *answerQueue) front() *answer { return q.at(q.head) }
 
-// push appends a; the caller has seen that the queue is not full.
+// push appends a. The caller has checked that the queue is not full.
 func (q *answerQueue) push(a *answer) {
 	if q.len() == len(q.ring) {
 		q.grow()
@@ -54,7 +52,7 @@ func (q *answerQueue) push(a *answer) {
 	q.tail++
 }
 
-// pushFront puts a before all but those that came to be there in the same way.
+// pushFront puts a before all answers except those already put there by pushFront.
 func (q *answerQueue) pushFront(a *answer) {
 	if q.len() == len(q.ring) {
 		q.grow()
@@ -83,14 +81,14 @@ func (q *answerQueue) pop() {
 	q.stream.close()
 }
 
-// reset drops everything that is owed but keeps the ring.
+// reset drops all owed answers but keeps the ring.
 func (q *answerQueue) reset() {
 	q.head, q.tail, q.ack = 0, 0, false
 	q.stream.close()
 }
 
-// pending returns the answer in the queue that stems from the request whose
-// first packet is first, nil if there is none.
+// pending returns the queued answer to the request that begins at first, or nil. It ignores answers
+// put in by pushFront.
 func (q *answerQueue) pending(first uint64) *answer {
 	for i := q.head; i != q.tail; i++ {
 		if a := q.at(i); a.op != ib.OpSend && a.first == first && !a.mends {
@@ -100,9 +98,9 @@ func (q *answerQueue) pending(first uint64) *answer {
 	return nil
 }
 
-// acknowledge notes that the newest request executed, a packet of a SEND or
-// WRITE, is to be acknowledged. One ACK answers all such requests up to the
-// next PollTransmit, unless Tuning.DisableAckCoalesce is set.
+// acknowledge notes that the newest executed request, a packet of a SEND or WRITE, needs an ACK.
+// One ACK answers all such requests up to the next PollTransmit, unless Tuning.DisableAckCoalesce
+// is set.
 func (r *responder) acknowledge() {
 	c := &r.qp.e.counters
 	if r.qp.e.cfg.Tuning.DisableAckCoalesce && r.queueAck(r.next-1, r.msn) {
@@ -117,8 +115,7 @@ func (r *responder) acknowledge() {
 	r.qp.markReady()
 }
 
-// queueAck puts an acknowledgement of its own into the ring; false if that is
-// full.
+// queueAck puts a separate acknowledgement into the ring. It returns false if the ring is full.
 func (r *responder) queueAck(seq uint64, msn ib.MSN) bool {
 	q := &r.out
 	if q.full() {
@@ -130,9 +127,8 @@ func (r *responder) queueAck(seq uint64, msn ib.MSN) bool {
 	return true
 }
 
-// owe queues the answer to a READ, atomic, ATOMIC WRITE or FLUSH. It
-// acknowledges everything before (IBTA 9.7.5.1.2), so that an ACK that is still
-// owed need not be sent.
+// owe queues the answer to a READ, atomic, ATOMIC WRITE or FLUSH. Unless it is for a duplicate, it
+// acknowledges everything before it (IBTA 9.7.5.1.2), so a pending ACK is dropped.
 func (r *responder) owe(a *answer) {
 	c := &r.qp.e.counters
 	q := &r.out
@@ -145,8 +141,8 @@ func (r *responder) owe(a *answer) {
 	r.qp.markReady()
 }
 
-// credits returns the syndrome of an ACK sent now. End-to-end credits tell how
-// many receive requests are posted (IBTA 9.7.7.2); a QP on an SRQ cannot know.
+// credits returns the syndrome of an ACK sent now. End-to-end credits count the posted receive
+// requests (IBTA 9.7.7.2); a QP on an SRQ cannot know them.
 func (r *responder) credits() ib.Syndrome {
 	qp := r.qp
 	if !qp.e.cfg.Tuning.EndToEndCredits || qp.srq != nil {
@@ -154,23 +150,22 @@ func (r *responder) credits() ib.Syndrome {
 	}
 	n := qp.rq.posted()
 	if r.msg.recv != nil {
-		n++ // of the message in progress, which the MSN does not count yet
+		n++ // for the message in progress, which the MSN does not count yet
 	}
 	c := ib.CreditCodeFor(n)
 	r.out.starved = c == 0
 	return ib.ACKCredit(c)
 }
 
-// recvPosted tells the peer, by an ACK that it did not ask for, that there are
-// receive requests again after it was told that there are none (IBTA 9.7.7.2.2).
-// It is called when a receive request was posted.
+// recvPosted is called after a receive request was posted. If the peer was told that there are
+// none, recvPosted sends an unsolicited ACK with new credits (IBTA 9.7.7.2.2).
 func (r *responder) recvPosted() {
 	if !r.out.starved || r.qp.state < StateRTR || r.qp.state == StateErr {
 		return
 	}
 	if n := r.store.newest(); n != nil && n.last == r.next-1 || r.next == r.base {
-		// An ACK of this PSN would stand in for the answer to a READ or atomic, or
-		// there is nothing to acknowledge yet.
+		// An ACK of this PSN would replace the answer to a READ or atomic, or there is nothing to
+		// acknowledge yet.
 		return
 	}
 	r.out.starved = false

@@ -5,8 +5,8 @@ import (
 	"github.com/goroce/goroce/mem"
 )
 
-// requiredAccess is the right that each operation of a peer requires, of the QP and of
-// the memory. FLUSH depends on its header, see flushRights.
+// requiredAccess lists the right that each operation needs from the QP and from the memory.
+// flushRights handles FLUSH, which depends on its header.
 var requiredAccess = [...]mem.Access{
 	ib.OpSend:        0,
 	ib.OpWrite:       mem.RemoteWrite,
@@ -17,9 +17,8 @@ var requiredAccess = [...]mem.Access{
 	ib.OpFlush:       0,
 }
 
-// checkSequence holds the order of packets within a message: a first packet
-// only between messages, any other only after a first one of its operation
-// (IBTA 9.7.4.1.2).
+// checkSequence checks the order of packets within a message (IBTA 9.7.4.1.2): a first packet only
+// between messages, any other only after a first one of the same operation.
 func (r *responder) checkSequence(info *ib.OpcodeInfo) verdict {
 	if info.Pos&ib.First != 0 {
 		if r.msg.op != ib.OpInvalid {
@@ -31,7 +30,7 @@ func (r *responder) checkSequence(info *ib.OpcodeInfo) verdict {
 	return pass
 }
 
-// checkRights asks whether the QP lets a peer do this at all (IBTA 9.7.4.1.3).
+// checkRights checks whether the QP permits the operation (IBTA 9.7.4.1.3).
 func (r *responder) checkRights(p *ib.Packet, info *ib.OpcodeInfo) verdict {
 	if int(info.Op) >= len(requiredAccess) {
 		return badRequest
@@ -49,9 +48,8 @@ func (r *responder) checkRights(p *ib.Packet, info *ib.OpcodeInfo) verdict {
 	return pass
 }
 
-// checkResources asks for what a request uses up: a receive request for the
-// first packet of a SEND and the last of a WRITE with immediate, and room for
-// READs and atomics (IBTA 9.7.4.1.4).
+// checkResources claims what a request uses up (IBTA 9.7.4.1.4): a receive request for the first
+// packet of a SEND and the last of a WRITE with immediate, and room for READs and atomics.
 func (r *responder) checkResources(info *ib.OpcodeInfo) verdict {
 	switch info.Op {
 	case ib.OpSend:
@@ -63,10 +61,9 @@ func (r *responder) checkResources(info *ib.OpcodeInfo) verdict {
 			return notReady
 		}
 	case ib.OpRead, ib.OpCompareSwap, ib.OpFetchAdd, ib.OpAtomicWrite:
-		// The depth itself is not enforced: rxe rounds it up to a power of two,
-		// and programs exchange it carelessly. A peer that has more
-		// unanswered than any program could is refused (IBTA: "too many RDMA READ
-		// or ATOMIC requests").
+		// The depth itself is not enforced: rxe rounds it up to a power of two, and programs
+		// exchange it carelessly. Only a peer with more unanswered requests than any program could
+		// have is refused (IBTA: "too many RDMA READ or ATOMIC requests").
 		if r.qp.attr.MaxDestRdAtomic == 0 || r.out.full() {
 			return badRequest
 		}
@@ -78,8 +75,8 @@ func (r *responder) checkResources(info *ib.OpcodeInfo) verdict {
 	return pass
 }
 
-// checkLength holds the payload to what opcode and path MTU admit, and the
-// padding to what the payload needs (IBTA 9.7.4.1.6).
+// checkLength checks the payload against opcode and path MTU, and the padding against the payload
+// (IBTA 9.7.4.1.6).
 func (r *responder) checkLength(p *ib.Packet, info *ib.OpcodeInfo) verdict {
 	n := len(p.Payload)
 	if !info.Payload.Admits(n, r.qp.mtu) || int(p.Pad) != ib.PadFor(n) {
@@ -91,8 +88,8 @@ func (r *responder) checkLength(p *ib.Packet, info *ib.OpcodeInfo) verdict {
 	return pass
 }
 
-// flushRights returns the rights that a FLUSH needs, or false if its header is
-// not one that the specification defines (annex A19).
+// flushRights returns the rights that a FLUSH needs, or false for a header that the specification
+// does not define (annex A19).
 func flushRights(h ib.FETH) (mem.Access, bool) {
 	const known = ib.FlushGlobalVisibility | ib.FlushPersistence | ib.FlushMR
 	if h&^known != 0 || h&(ib.FlushGlobalVisibility|ib.FlushPersistence) == 0 {

@@ -5,7 +5,7 @@ import (
 	"github.com/goroce/goroce/mem"
 )
 
-// takeRecv makes sure that a receive request is held; false if there is none.
+// takeRecv makes sure that a receive request is held. It returns false if none is posted.
 func (r *responder) takeRecv() bool {
 	if r.msg.recv == nil {
 		r.msg.recv = r.qp.takeRecv()
@@ -13,8 +13,8 @@ func (r *responder) takeRecv() bool {
 	return r.msg.recv != nil
 }
 
-// takeBuffers takes the receive request of a SEND and checks its buffers. On
-// the unreliable transports a request may be held from a message that broke.
+// takeBuffers takes the receive request of a SEND and checks its buffers. On the unreliable
+// transports it may reuse the request of a broken message.
 func (r *responder) takeBuffers() verdict {
 	if !r.takeRecv() {
 		return notReady
@@ -33,7 +33,7 @@ func (r *responder) takeBuffers() verdict {
 	return pass
 }
 
-// doSend places one packet of a SEND and completes the message with its last.
+// doSend places one packet of a SEND, and completes the message with the last one.
 func (r *responder) doSend(p *ib.Packet, info *ib.OpcodeInfo) verdict {
 	m := &r.msg
 	if v := m.place(p.Payload); v != pass {
@@ -44,7 +44,7 @@ func (r *responder) doSend(p *ib.Packet, info *ib.OpcodeInfo) verdict {
 	}
 	if info.Pos&ib.Last != 0 {
 		if info.Headers&ib.HasIETH != 0 {
-			// IBTA 9.4.1.1.3: the key is gone before the completion tells of it.
+			// IBTA 9.4.1.1.3: invalidate the key before the completion reports it.
 			qp := r.qp
 			if f := qp.e.cfg.Mem.Invalidate(qp.pd, qp.num, p.IETH, true); f != mem.FaultNone {
 				r.wc.VendorErr = uint32(f)
@@ -60,7 +60,7 @@ func (r *responder) doSend(p *ib.Packet, info *ib.OpcodeInfo) verdict {
 	return pass
 }
 
-// place copies payload to where the receive buffers stand.
+// place copies payload to the current position of the receive buffers.
 func (m *message) place(payload []byte) verdict {
 	if n := uint64(len(payload)); n > m.cur.Left() || n+uint64(m.done) > MaxMessage {
 		return badLength
@@ -92,15 +92,15 @@ func (r *responder) doWrite(p *ib.Packet, info *ib.OpcodeInfo) verdict {
 	return pass
 }
 
-// placeWrite checks length and key of a WRITE packet and copies its payload.
+// placeWrite checks the length and key of a WRITE packet, then copies its payload.
 func (r *responder) placeWrite(p *ib.Packet, info *ib.OpcodeInfo) verdict {
 	m := &r.msg
 	n := uint32(len(p.Payload))
 	if info.Pos&ib.First != 0 {
 		m.length, m.done = p.RETH.Len, 0
 	}
-	// IBTA 9.7.4.1.6: the last packet brings exactly the rest of what the
-	// RETH announced, and every other one less than that.
+	// IBTA 9.7.4.1.6: the last packet carries exactly the rest of the length in the RETH, and every
+	// other packet less than that.
 	if left := m.length - m.done; n > left || (n == left) != (info.Pos&ib.Last != 0) {
 		return badRequest
 	}
@@ -113,7 +113,7 @@ func (r *responder) placeWrite(p *ib.Packet, info *ib.OpcodeInfo) verdict {
 			return badAccess
 		}
 	} else if !m.view.Valid() {
-		// Deregistered or invalidated since the first packet.
+		// The memory was deregistered or invalidated since the first packet.
 		r.wc.VendorErr = uint32(mem.FaultState)
 		return badAccess
 	}
@@ -122,8 +122,7 @@ func (r *responder) placeWrite(p *ib.Packet, info *ib.OpcodeInfo) verdict {
 	return pass
 }
 
-// executed moves past a packet of a SEND or WRITE and notes the ACK that it
-// asks for.
+// executed moves past a packet of a SEND or WRITE and notes the ACK that it requests.
 func (r *responder) executed(p *ib.Packet, info *ib.OpcodeInfo) {
 	r.next++
 	if info.Pos&ib.Last != 0 {
@@ -134,9 +133,8 @@ func (r *responder) executed(p *ib.Packet, info *ib.OpcodeInfo) {
 	}
 }
 
-// complete makes the completion of the held receive request and gives the
-// request back; n is the length of the message in bytes. It reports false if
-// the CQ overflowed.
+// complete pushes the completion of the held receive request, for a message of n bytes, and gives
+// the request back. It returns false if the CQ overflowed.
 func (r *responder) complete(p *ib.Packet, info *ib.OpcodeInfo, op WCOpcode, n uint32) bool {
 	wc := &r.wc
 	*wc = WC{Opcode: op, ByteLen: n, SL: r.sl}
@@ -155,8 +153,8 @@ func (r *responder) complete(p *ib.Packet, info *ib.OpcodeInfo, op WCOpcode, n u
 	return r.finishRecv(p.Solicited)
 }
 
-// finishRecv gives the held receive request back and pushes r.wc for it. An application that sees the completion
-// may post another request at once, to a shared SRQ beside this engine: then there has to be room.
+// finishRecv gives the held receive request back, then pushes r.wc for it. The order matters: an
+// application that sees the completion may at once post another to a shared SRQ, which needs room.
 func (r *responder) finishRecv(solicited bool) bool {
 	qp, m := r.qp, &r.msg
 	w := m.recv
@@ -165,7 +163,7 @@ func (r *responder) finishRecv(solicited bool) bool {
 	m.recv = nil
 	m.op = ib.OpInvalid
 	m.done = 0
-	// Keep no memory alive that the application may deregister.
+	// Hold on to no memory that the application may deregister.
 	m.cur = mem.Cursor{}
 	m.sgl.Reset()
 	qp.recycleRecv(w)
@@ -176,8 +174,7 @@ func (r *responder) finishRecv(solicited bool) bool {
 	return ok
 }
 
-// failRecv completes the held receive request, if there is one, with an error.
-// It reports whether there was one.
+// failRecv completes the held receive request with an error. It reports whether there was one.
 func (r *responder) failRecv(s WCStatus, vendor uint32) bool {
 	if r.msg.recv == nil {
 		return false

@@ -2,20 +2,19 @@ package transport
 
 import "github.com/goroce/goroce/ib"
 
-// nakState is the NAK that the responder has outstanding or is about to send.
-// There is one at most: after it nothing new is executed until the packet that
-// it names arrives (IBTA 9.7.5.2.2). It is not in the queue of answers but
-// behind it, where the repaired gap can still cancel it.
+// nakState is the NAK that is outstanding or due, of which there is at most one: after it nothing
+// new is executed until the packet that it names arrives (IBTA 9.7.5.2.2). It is not in the queue
+// of answers but behind it, so that a repaired gap can still cancel it.
 type nakState struct {
 	due      bool // to be sent by the next PollTransmit
 	syndrome ib.Syndrome
 	latch    nakKind
-	repeats  uint8 // NAKs sent for this gap beyond the first, or since what is missing was seen to be lost again
+	repeats  uint8 // NAKs since the first of this gap, or since its repair was lost
 	seq      uint64
-	firstAt  int64  // when that one left
-	againAt  int64  // a NAK for this gap may be sent again, once this one has left
-	far      int    // how far ahead a packet has been since it was queued
-	seen     uint64 // which of the next 64 have come since: see anew
+	firstAt  int64  // when the first one left
+	againAt  int64  // earliest time to repeat the NAK, once this one has left
+	far      int    // how far ahead packets have been since it was queued
+	seen     uint64 // bitmap of the next 64 PSNs that have come since: see anew
 }
 
 type nakKind uint8
@@ -24,25 +23,25 @@ const (
 	nakNone nakKind = iota
 	nakSequence
 	nakRNR
-	nakFar // none yet: a packet far ahead has come, and nothing expected since
+	nakFar // none yet: a packet far ahead has come, and no expected one since
 )
 
-// fatalState is set from a fatal NAK to the end of the linger.
+// fatalState lasts from a fatal NAK to the end of the linger.
 type fatalState struct {
 	active   bool
 	syndrome ib.Syndrome
 	seq      uint64
 }
 
-// gap handles a packet d beyond the expected one: it is kept (responder_ahead.go) or dropped. The first one of a gap is
-// answered with a sequence NAK that names what is missing (IBTA 9.7.5.2.2). The NAK itself may get lost, so it is repeated if
-// packets still come, or nothing does, some time after it. If the requester has gone back, and what is missing was lost
-// again, it is repeated at once.
+// gap handles a packet d beyond the expected one: it keeps (responder_ahead.go) or drops it. The
+// first one of a gap draws a sequence NAK that names the missing packet (IBTA 9.7.5.2.2). A NAK may
+// be lost as well, so it is repeated some time later, if packets still come or none does. If the
+// requester has gone back and lost the missing packet again, the NAK is repeated at once.
 func (r *responder) gap(now int64, p *ib.Packet, d int) {
 	c := &r.qp.e.counters
 	c.OutOfSeqRequest++
 	k := &r.nak
-	news := false // for a requester that wants to know what is here
+	news := false // for a requester that wants keptMaps
 	if d > r.nearGap() {
 		c.FarAheadRequest++
 		r.drop(now, p, "far ahead")
@@ -78,8 +77,8 @@ func (r *responder) gap(now int64, p *ib.Packet, d int) {
 	r.sequenceNAK()
 }
 
-// anew notes a packet d ahead. It reports whether that has come before, and more than a few behind it since: the
-// requester has gone back. It sends what is missing first; so that was lost again.
+// anew notes a packet d ahead. It reports whether it came before, and others well behind it: then
+// the requester has gone back, and the missing packet, which it resends first, was lost again.
 func (k *nakState) anew(d int) bool {
 	k.far = max(k.far, d)
 	if d > 64 {
@@ -91,8 +90,8 @@ func (k *nakState) anew(d int) bool {
 	return again
 }
 
-// repaired learns how long a NAK takes to bring what is missing. If it was repeated, the first one did that, or it was lost
-// and the time is too long.
+// repaired learns how long a NAK takes to bring the missing packet, counted from the first NAK. If
+// that one was lost and a repetition did the work, the estimate is too long.
 func (r *responder) repaired(now int64) {
 	k := &r.nak
 	if k.latch != nakSequence || k.due || r.told {
@@ -105,18 +104,16 @@ func (r *responder) repaired(now int64) {
 	r.repairNs += (min(ns, 4*r.repairNs) - r.repairNs) / 4
 }
 
-// nearGap returns how far ahead of the expected PSN a packet is believed at
-// once to be behind a gap: see minNearGap. A QP with a large window of its own
-// has a peer with one as large.
+// nearGap returns how far ahead of the expected PSN a packet may be to count as behind a gap at
+// once: see minNearGap. A QP with a larger window assumes one as large at its peer.
 func (r *responder) nearGap() int {
 	return max(minNearGap, r.qp.attr.MaxUnackedPackets, r.qp.e.cfg.Tuning.MaxUnackedPackets)
 }
 
-// awaitProgress puts off the NAK for a packet that is far ahead. Anybody can
-// make one up who knows addresses and QP number, and a NAK for each would send
-// the peer back all the time. But it can be true: a READ that was lost takes up
-// to 2^23 PSNs. Then nothing that is expected arrives any more, so the NAK goes
-// out if that has not changed after the time that the peer gives to an answer.
+// awaitProgress delays the NAK for a packet far ahead. Addresses and QP number suffice to forge
+// one, and a NAK for each would keep sending the peer back. But it may be genuine: a lost READ
+// takes up to 2^23 PSNs. In that case no expected packet arrives any more, so the NAK is sent if
+// none has come within the peer's ACK timeout.
 func (r *responder) awaitProgress(now int64) {
 	ns := r.qp.attr.Timeout.Ns()
 	if ns == 0 || ns > maxFarGapNs {
@@ -134,9 +131,8 @@ func (r *responder) sequenceNAK() {
 	r.nak.latch = nakSequence
 }
 
-// nakLeft starts the time in which the NAK of a gap is not repeated. Not when the
-// NAK is queued: behind READ responses that are paced it waits, and the peer
-// cannot have heard of it.
+// nakLeft starts the time in which the NAK is not repeated. It runs when the NAK leaves, not when
+// it is queued, because a NAK may wait behind paced READ responses.
 func (r *responder) nakLeft(now int64) {
 	k := &r.nak
 	if k.repeats == 0 {
@@ -151,9 +147,9 @@ func (r *responder) nakLeft(now int64) {
 	}
 }
 
-// rearmNs returns how long the first NAK of a gap is given to take effect: as long as that takes, if it is known. A
-// requester that goes back does so for each NAK, and what it has sent since the last one is for nothing then. One that is
-// told what is here does not.
+// rearmNs returns how long the first NAK of a gap gets to take effect: the known repair time, if
+// longer than the default. An early repetition makes a requester go back again and wastes what it
+// has sent since. A requester that gets keptMaps does not go back.
 func (r *responder) rearmNs() int64 {
 	ns := int64(r.qp.e.cfg.Tuning.SeqNAKRearm)
 	if ns == 0 {
@@ -165,8 +161,8 @@ func (r *responder) rearmNs() int64 {
 	return ns
 }
 
-// nakExpired sends the sequence NAK of a gap that nothing has repaired: again,
-// or for the first time if it was put off.
+// nakExpired sends the sequence NAK of an unrepaired gap again, or for the first time if it was
+// delayed.
 func (r *responder) nakExpired() {
 	k := &r.nak
 	switch {
@@ -180,8 +176,8 @@ func (r *responder) nakExpired() {
 	r.sequenceNAK()
 }
 
-// stopNAK ends the wait for the expected packet: it arrived, or nobody waits
-// any more. A NAK that has not left is not sent.
+// stopNAK ends the wait for the expected packet, because it arrived or no longer matters. It
+// cancels a NAK that has not left.
 func (r *responder) stopNAK() {
 	if r.nak.latch == nakSequence || r.nak.latch == nakFar {
 		r.qp.stopTimer(timerNAK)
@@ -189,27 +185,25 @@ func (r *responder) stopNAK() {
 	r.nak = nakState{}
 }
 
-// sendNAK makes a NAK due. It is counted when it leaves: a repaired gap may
-// cancel it before.
+// sendNAK makes a NAK due. buildNAK counts it when it leaves, since a repaired gap may cancel it.
 func (r *responder) sendNAK(s ib.Syndrome, seq uint64) {
 	r.nak.due, r.nak.syndrome, r.nak.seq = true, s, seq
 	r.qp.e.counters.AckDeferred++
 	r.qp.markReady()
 }
 
-// receiverNotReady answers a request that needs a receive request when there
-// is none. The peer sends it again after the time in the NAK; what it sends
-// meanwhile is behind a gap that needs no sequence NAK (one would make some
-// requesters cut their wait short).
+// receiverNotReady answers a request that needs a receive request when none is posted. The peer
+// resends it after the time in the NAK. Packets that it sends meanwhile are behind a gap, but draw
+// no sequence NAK, which would make some requesters cut their wait short.
 func (r *responder) receiverNotReady() {
 	r.sendNAK(ib.RNRNAK(r.qp.attr.MinRNRTimer), r.next)
 	r.nak.latch = nakRNR
 	r.nak.repeats = 0
 }
 
-// nakOf is what a verdict means on the wire and here (IBTA 9.9.3, table of
-// responder errors). The status is for the receive request that the message
-// holds; without one, the event tells of it (IBTA 11.6.3.2).
+// nakOf says what a verdict means on the wire and locally (IBTA 9.9.3, table of responder errors).
+// The status completes the receive request that the message holds; without one, the event reports
+// the error (IBTA 11.6.3.2).
 var nakOf = [...]struct {
 	syndrome ib.Syndrome
 	status   WCStatus
@@ -222,7 +216,7 @@ var nakOf = [...]struct {
 	badQueue:   {ib.NAKRemoteOperation, WCLocalQPOpErr, EventQPFatal},
 }
 
-// refuse ends a request that did not pass.
+// refuse ends a request that did not pass a check.
 func (r *responder) refuse(now int64, p *ib.Packet, v verdict) {
 	if v == notReady {
 		r.receiverNotReady()
@@ -236,10 +230,9 @@ func (r *responder) refuse(now int64, p *ib.Packet, v verdict) {
 	r.fail(now, n.syndrome, r.next, n.event, told)
 }
 
-// fail sends a fatal NAK for seq and moves the QP to ERR. The NAK is repeated
-// for duplicates of that request during a linger, because a peer that loses it
-// would see a timeout in its place, or, if it retries for ever as rxe does,
-// nothing. told says that a completion has reported the error.
+// fail sends a fatal NAK for seq and moves the QP to ERR. During a linger, duplicates of that
+// request get the NAK again: a peer that lost it would otherwise see a timeout or, if it retries
+// for ever as rxe does, nothing. told says that a completion has reported the error.
 func (r *responder) fail(now int64, s ib.Syndrome, seq uint64, ev EventType, told bool) {
 	qp := r.qp
 	r.stopNAK()
@@ -258,13 +251,11 @@ func (r *responder) fail(now int64, s ib.Syndrome, seq uint64, ev EventType, tol
 	qp.markReady()
 }
 
-// afterFatal handles a request that comes after a fatal NAK. The request that
-// failed gets the same NAK again. So do those before it: the NAK acknowledges
-// them. But a READ is not done again and no saved result is sent, because the QP
-// is in ERR: its memory is no business of the peer any more, and a peer that has
-// lost such an answer runs out of retries, as it would with one that falls
-// silent at once. What is behind the failed request is dropped: the peer will be
-// told about that one.
+// afterFatal handles a request after a fatal NAK. The failed request gets the same NAK again, and
+// so do requests before it, which the NAK acknowledges. But no READ is executed again and no saved
+// result is sent, because in ERR the peer may not use the QP's memory. A peer that lost such an
+// answer runs out of retries, as it would with a silent peer. Requests behind the failed one are
+// dropped: the peer learns of the failure by the earlier one.
 func (r *responder) afterFatal(now int64, p *ib.Packet, info *ib.OpcodeInfo, seq uint64) {
 	f := &r.fatal
 	if seq < f.seq {
@@ -280,19 +271,17 @@ func (r *responder) afterFatal(now int64, p *ib.Packet, info *ib.OpcodeInfo, seq
 	r.nak.due = true
 	r.nak.syndrome, r.nak.seq = f.syndrome, f.seq
 	if info.Op == ib.OpRead && seq+r.readPackets(p.RETH.Len) > f.seq {
-		// It was this READ that failed, after part of its answer. With the PSN of the
-		// failure the NAK would acknowledge that part, which may be what was lost.
+		// This READ failed after part of its answer. A NAK with the PSN of the failure would
+		// acknowledge that part, which may be what was lost.
 		r.nak.seq = seq
 	}
 	r.qp.markReady()
 }
 
-// lingers reports whether a fatal NAK is still repeated although the QP is in
-// ERR.
+// lingers reports whether a fatal NAK is still repeated although the QP is in ERR.
 func (r *responder) lingers() bool { return r.fatal.active }
 
-// endLinger makes the responder silent: the linger is over, or the application
-// has asked for ERR itself.
+// endLinger silences the responder: the linger is over, or the application has requested ERR.
 func (r *responder) endLinger() {
 	r.qp.stopTimer(timerLinger)
 	r.fatal = fatalState{}
@@ -300,7 +289,7 @@ func (r *responder) endLinger() {
 	r.out.reset()
 }
 
-// onTimer runs a timer of the responder that has expired.
+// onTimer handles an expired timer of the responder.
 func (r *responder) onTimer(now int64, id timerID) {
 	switch id {
 	case timerNAK:

@@ -5,8 +5,7 @@ import (
 	"github.com/goroce/goroce/mem"
 )
 
-// readPackets returns how many packets, and PSNs, the answer to a READ of n
-// bytes takes.
+// readPackets returns how many packets, and PSNs, the answer to a READ of n bytes takes.
 func (r *responder) readPackets(n uint32) uint64 {
 	if n == 0 {
 		return 1
@@ -15,9 +14,8 @@ func (r *responder) readPackets(n uint32) uint64 {
 	return (uint64(n) + mtu - 1) / mtu
 }
 
-// doRead checks a READ and queues its answer; the data is taken from memory
-// packet by packet when it is sent. So what later requests write may show in
-// it, which IBTA 9.5 allows: a requester that minds uses a fence.
+// doRead checks a READ and queues its answer. Data is read from memory as each packet is sent, so
+// it may show later writes. IBTA 9.5 allows that; a requester that needs order uses a fence.
 func (r *responder) doRead(p *ib.Packet) verdict {
 	qp := r.qp
 	h := &p.RETH
@@ -54,7 +52,7 @@ func (r *responder) doAtomic(p *ib.Packet, op ib.Operation) verdict {
 	return pass
 }
 
-// doAtomicWrite stores 8 bytes at once.
+// doAtomicWrite stores 8 bytes atomically.
 func (r *responder) doAtomicWrite(p *ib.Packet) verdict {
 	h := &p.RETH
 	if h.Len != mem.AtomicBytes || h.VA%mem.AtomicBytes != 0 {
@@ -72,8 +70,8 @@ func (r *responder) doAtomicWrite(p *ib.Packet) verdict {
 	return pass
 }
 
-// atomicFault tells a misaligned real address, which the peer cannot see, from
-// a refused key: the memory cannot do what is asked.
+// atomicFault distinguishes a misaligned real address, which the peer cannot see, from a refused
+// key.
 func (r *responder) atomicFault(f mem.Fault) verdict {
 	r.wc.VendorErr = uint32(f)
 	if f == mem.FaultAlign {
@@ -82,9 +80,8 @@ func (r *responder) atomicFault(f mem.Fault) verdict {
 	return badAccess
 }
 
-// doFlush makes earlier WRITEs visible or durable. Global visibility is a
-// property of ordinary memory here; persistence is up to whoever registered
-// the region.
+// doFlush makes earlier WRITEs visible or persistent. Ordinary memory is always globally visible
+// here; persistence is the job of the region's owner (View.Persist).
 func (r *responder) doFlush(p *ib.Packet) verdict {
 	qp := r.qp
 	h := &p.RETH
@@ -109,8 +106,7 @@ func (r *responder) doFlush(p *ib.Packet) verdict {
 	return pass
 }
 
-// answerNew moves past a request that was executed and takes n PSNs, remembers
-// it and queues its answer.
+// answerNew moves past an executed request that takes n PSNs, remembers it, and queues its answer.
 func (r *responder) answerNew(s *replay, n uint64) {
 	r.msn = r.msn.Next()
 	s.first, s.last, s.msn = r.next, r.next+n-1, r.msn

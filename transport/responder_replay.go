@@ -6,17 +6,15 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// replayStore remembers the newest READs, atomics, ATOMIC WRITEs and FLUSHes,
-// in PSN order, for the requester that asks again because the answer was lost.
-// A READ is done again from memory; the others must not be, and get the
-// saved result (IBTA 9.7.5.1.3 and 9.7.5.1.4).
+// replayStore remembers the newest READs, atomics, ATOMIC WRITEs and FLUSHes in PSN order, for a
+// requester that lost an answer. A repeated READ reads memory again. The others must not be
+// executed twice, and get the saved result (IBTA 9.7.5.1.3 and 9.7.5.1.4).
 type replayStore struct {
 	ring  []replay // length is a power of two; made at the first use
 	count uint64   // ever added
-	first uint64   // of these, the oldest that the ring has had
+	first uint64   // number of the oldest that the ring has had
 	depth uint8    // max_dest_rd_atomic
-	// evicted is the last sequence number of the newest entry that was
-	// overwritten, 0 if none was.
+	// evicted is the last sequence number of the newest overwritten entry, 0 if there is none.
 	evicted uint64
 }
 
@@ -33,7 +31,7 @@ type replay struct {
 	again  uint64 // READ: packets sent again so far
 }
 
-// afford takes n packets from what a READ may be sent again, if that is left.
+// afford deducts n packets from what a READ may be sent again, if that much is left.
 func (p *replay) afford(n uint64) bool {
 	if p.again+n > readCopies*(p.last-p.first+1) {
 		return false
@@ -46,8 +44,8 @@ func (s *replayStore) init(depth uint8) {
 	*s = replayStore{ring: s.ring[:0:0], depth: depth}
 }
 
-// deepen makes room for a connection that was given a greater depth in SQD. What
-// is remembered stays; a lesser depth changes nothing, as more may be outstanding.
+// deepen makes room for a greater depth set in SQD, and keeps what is remembered. A smaller depth
+// changes nothing, as more may be outstanding.
 func (s *replayStore) deepen(depth uint8) {
 	if depth <= s.depth {
 		return
@@ -62,9 +60,8 @@ func (s *replayStore) deepen(depth uint8) {
 	}
 }
 
-// size returns how many requests are remembered: twice the depth rounded up to
-// a power of two, because rxe rounds its own depth up and may have that many
-// outstanding while the answers to as many more are in flight.
+// size returns how many requests are remembered: twice the depth, rounded up to a power of two. rxe
+// rounds its own depth up, and may have that many outstanding while as many answers are in flight.
 func (s *replayStore) size() int {
 	n := max(int(s.depth), minReplays/2)
 	return 2 << bits.Len(uint(n-1))
@@ -83,10 +80,10 @@ func (s *replayStore) add(p *replay) {
 	s.count++
 }
 
-// have returns how many requests are remembered.
+// have returns how many requests are remembered now.
 func (s *replayStore) have() uint64 { return min(s.count-s.first, uint64(len(s.ring))) }
 
-// newest returns the newest request, nil if there is none.
+// newest returns the newest request, or nil.
 func (s *replayStore) newest() *replay {
 	if s.count == 0 {
 		return nil
@@ -94,8 +91,8 @@ func (s *replayStore) newest() *replay {
 	return &s.ring[(s.count-1)&uint64(len(s.ring)-1)]
 }
 
-// after returns the oldest remembered request that ends at seq or later, nil
-// if there is none: the one that holds seq, or else the next one.
+// after returns the oldest remembered request that ends at seq or later, or nil: the one that
+// contains seq, or else the next one.
 func (s *replayStore) after(seq uint64) *replay {
 	lo, hi := s.count-s.have(), s.count
 	for lo < hi {
@@ -112,7 +109,7 @@ func (s *replayStore) after(seq uint64) *replay {
 	return &s.ring[lo&uint64(len(s.ring)-1)]
 }
 
-// find returns the remembered request that holds seq, nil if there is none.
+// find returns the remembered request that contains seq, or nil.
 func (s *replayStore) find(seq uint64) *replay {
 	if p := s.after(seq); p != nil && p.first <= seq {
 		return p
@@ -120,14 +117,13 @@ func (s *replayStore) find(seq uint64) *replay {
 	return nil
 }
 
-// duplicate handles a request that was executed before. Nothing is executed
-// again but READs (IBTA 9.7.5.1.3).
+// duplicate handles a request that was executed before. Only READs are executed again (IBTA
+// 9.7.5.1.3).
 func (r *responder) duplicate(now int64, p *ib.Packet, info *ib.OpcodeInfo, seq uint64) {
 	r.qp.e.counters.DuplicateRequest++
 	if seq < r.base {
-		// Older than this connection: a packet of the one before, or a peer with
-		// another idea of the first PSN. To acknowledge it would tell the peer that
-		// something was done that was not.
+		// It is older than this connection: a packet of the previous one, or from a peer with
+		// another first PSN. An ACK would confirm something that was never done.
 		r.drop(now, p, "before first PSN")
 		return
 	}
@@ -137,8 +133,8 @@ func (r *responder) duplicate(now int64, p *ib.Packet, info *ib.OpcodeInfo, seq 
 	case ib.OpRead:
 		r.replayRead(now, p, seq)
 	default:
-		// By PSN and operation alone: rxe sends a retried FLUSH or ATOMIC WRITE
-		// with address 0 (Linux 6.2 and later).
+		// PSN and operation identify it: rxe retries FLUSH and ATOMIC WRITE with address 0 (Linux
+		// 6.2 and later).
 		if s := r.store.find(seq); s != nil && s.op == info.Op {
 			r.replaySaved(s)
 		} else {
@@ -147,11 +143,11 @@ func (r *responder) duplicate(now int64, p *ib.Packet, info *ib.OpcodeInfo, seq 
 	}
 }
 
-// ackDuplicate acknowledges a SEND or WRITE packet again, with the newest PSN
-// that no READ, atomic, ATOMIC WRITE or FLUSH stands before.
+// ackDuplicate acknowledges a SEND or WRITE packet again, with the newest PSN before the next READ,
+// atomic, ATOMIC WRITE or FLUSH.
 func (r *responder) ackDuplicate(seq uint64) {
 	if seq <= r.store.evicted {
-		// What came after it is not all remembered: cover itself alone.
+		// Not all later requests are remembered: cover this packet alone.
 		r.ackAgain(seq, r.msn)
 		return
 	}
@@ -162,8 +158,8 @@ func (r *responder) ackDuplicate(seq uint64) {
 	r.acknowledge()
 }
 
-// ackAgain queues an ACK of seq unless the last thing queued is that already.
-// If too much is owed, nothing: the peer will ask again.
+// ackAgain queues an ACK of seq unless the newest answer is that ACK. If the ring is full it sends
+// none: the peer will ask again.
 func (r *responder) ackAgain(seq uint64, msn ib.MSN) {
 	q := &r.out
 	if q.len() > 0 {
@@ -174,8 +170,7 @@ func (r *responder) ackAgain(seq uint64, msn ib.MSN) {
 	r.queueAck(seq, msn)
 }
 
-// replaySaved answers a duplicate with the saved result, unless the answer to
-// the first one has not left yet.
+// replaySaved answers a duplicate with the saved result, unless the first answer has not left yet.
 func (r *responder) replaySaved(s *replay) {
 	if r.out.full() || r.out.pending(s.first) != nil {
 		return
@@ -186,17 +181,16 @@ func (r *responder) replaySaved(s *replay) {
 	})
 }
 
-// replayRead does a READ again, or a part of one that starts at a later
-// packet. The rights of the QP are looked at again here, the key when the data
-// is sent.
+// replayRead executes a READ again, or a part of it that starts at a later packet. It checks the
+// QP's rights now; openStream checks the key when the data is sent.
 func (r *responder) replayRead(now int64, p *ib.Packet, seq uint64) {
 	s := r.store.find(seq)
 	if s == nil || s.op != ib.OpRead {
 		r.drop(now, p, "duplicate not remembered")
 		return
 	}
-	// Within what was asked for before (IBTA 9.7.5.1.3): the address must be the
-	// one that belongs to the PSN, and the data must not go past the end.
+	// It must lie within the original (IBTA 9.7.5.1.3): the address must match the PSN, and the
+	// data must not go past the end.
 	off := (seq - s.first) * uint64(r.qp.mtu)
 	end := off + uint64(p.RETH.Len)
 	if s.length > 0 && (p.RETH.RKey != s.rkey || p.RETH.VA != s.va+off || p.RETH.Len == 0) || end > uint64(s.length) {
@@ -228,7 +222,7 @@ func (r *responder) replayRead(now int64, p *ib.Packet, seq uint64) {
 	if !paid {
 		r.qp.e.counters.CutReads++
 		if now < r.readAt {
-			return // the peer asks again, and hardly so soon
+			return // the peer asks again, but hardly so soon
 		}
 		r.readAt = now + readAgainNs
 		last, end = seq, min(end, off+uint64(r.qp.mtu))
@@ -239,9 +233,8 @@ func (r *responder) replayRead(now int64, p *ib.Packet, seq uint64) {
 	})
 }
 
-// mergeRead lets a, which is still being sent, serve a repetition of its READ
-// too. What it has not reached yet will come; what it has passed is sent again,
-// by going back.
+// mergeRead lets a, an answer still being sent, serve a repetition of its READ as well. What it has
+// not reached yet will come; for what it has passed it goes back.
 func (r *responder) mergeRead(s *replay, a *answer, seq, last, end uint64) {
 	more := uint64(0)
 	if last > a.last {
@@ -252,7 +245,7 @@ func (r *responder) mergeRead(s *replay, a *answer, seq, last, end uint64) {
 	}
 	if !s.afford(more) {
 		r.qp.e.counters.CutReads++
-		return // the peer asks again when it has what is on its way
+		return // the peer asks again once it has what is in flight
 	}
 	if a.last < last || a.end < end {
 		a.last, a.end, a.cut = last, end, false
@@ -263,10 +256,10 @@ func (r *responder) mergeRead(s *replay, a *answer, seq, last, end uint64) {
 	}
 }
 
-// mendRead answers a repetition of a READ, or of a part of it, at once, before what is to be sent: a requester that knows
-// selective repeat asks for what it is missing, and has, or will get, what is behind it. All of these are answered in the
-// order in which they came: by that the requester knows which answer was lost. It reports false if that has to be paid for
-// otherwise.
+// mendRead answers a repetition of a READ, or of a part, at once, before other answers: a requester
+// that knows selective repeat asks only for what it misses. These answers leave in the order of the
+// requests, so that the requester can tell which was lost. mendRead returns false if the READ's
+// copies are used up or the queue is full.
 func (r *responder) mendRead(s *replay, seq, last, end uint64) bool {
 	q := &r.out
 	for i := q.head; i != q.tail; i++ {
@@ -286,17 +279,16 @@ func (r *responder) mendRead(s *replay, seq, last, end uint64) bool {
 	return true
 }
 
-// mayRead reports whether the QP still lets its peer READ.
+// mayRead reports whether the QP still permits its peer to READ.
 func (r *responder) mayRead() bool { return r.qp.attr.Access.Has(requiredAccess[ib.OpRead]) }
 
-// rightsChanged is told that Modify may have changed what the peer may do. The
-// answer that is being sent looks at its rights again. Saved results need none:
-// they tell of what was done when it was allowed.
+// rightsChanged is called after Modify may have changed the peer's rights. The answer being sent
+// then checks its rights again. Saved results need no check: they report what was done while it was
+// allowed.
 func (r *responder) rightsChanged() { r.out.stream.close() }
 
-// refuseDuplicate answers a repetition that is not allowed any more. It may be a
-// stray packet about a request that the peer has long finished, so it does not
-// harm the QP.
+// refuseDuplicate answers a repetition that is no longer permitted. It may be a stray packet of a
+// request that the peer has finished long ago, so the QP stays unharmed.
 func (r *responder) refuseDuplicate(s ib.Syndrome, seq uint64) {
 	if r.nak.latch == nakNone && !r.nak.due {
 		r.sendNAK(s, seq)

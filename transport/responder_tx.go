@@ -7,10 +7,10 @@ import (
 	"github.com/goroce/goroce/mem"
 )
 
-// stream is the memory that the READ at the head of the answers is sent from.
+// stream is the memory from which the READ at the head of the answers is sent.
 type stream struct {
 	open bool
-	base uint64 // offset of view's first byte from the address of the request
+	base uint64 // offset of view's first byte from the request's address
 	view mem.View
 }
 
@@ -20,16 +20,15 @@ func (s *stream) close() {
 	}
 }
 
-// rewound tells that a was moved back: if it is being sent, its key is checked
-// anew.
+// rewound notes that a was moved back. If a is being sent, its key is checked again.
 func (q *answerQueue) rewound(a *answer) {
 	if a == q.front() {
 		q.stream.close()
 	}
 }
 
-// sendAnswers fills batch with what the responder owes and returns how many
-// packets that is: the answers in order, then the newest ACK, then the NAK.
+// sendAnswers fills batch with owed packets and returns how many: first the answers in order, then
+// the newest ACK, then the NAK. A CNP that is due goes first of all.
 func (r *responder) sendAnswers(now int64, batch []TxPacket) int {
 	n := 0
 	q := &r.out
@@ -57,16 +56,16 @@ func (r *responder) sendAnswers(now int64, batch []TxPacket) int {
 	return n
 }
 
-// owesBareAck reports whether an ACK is all that the responder owes.
+// owesBareAck reports whether the responder owes nothing but an ACK.
 func (r *responder) owesBareAck() bool { return r.out.ack && !r.owesMore() }
 
-// owesMore reports whether it owes anything but an ACK.
+// owesMore reports whether the responder owes anything other than an ACK.
 func (r *responder) owesMore() bool {
 	return r.out.head != r.out.tail || r.nak.due || r.cnp.due
 }
 
-// sendAnswer sends what it can of the answer at the head of the queue. It may
-// send nothing and yet make progress, if a READ has lost its memory.
+// sendAnswer sends what it can of the answer at the head of the queue. It may make progress without
+// sending, if the memory of a READ is gone.
 func (r *responder) sendAnswer(now int64, batch []TxPacket) int {
 	q := &r.out
 	a := q.front()
@@ -82,7 +81,7 @@ func (r *responder) sendAnswer(now int64, batch []TxPacket) int {
 	case ib.OpSend:
 		r.buildAck(&batch[0], r.credits(), a.at, a.msn)
 	default:
-		// ATOMIC WRITE and FLUSH are answered like a READ of nothing (annex A19).
+		// ATOMIC WRITE and FLUSH are answered like an empty READ (annex A19).
 		tx := &batch[0]
 		r.begin(tx, ib.RCReadRespOnly, a.at, 0)
 		putAETH(tx.Header[ib.BTHBytes:], r.credits(), a.msn)
@@ -92,8 +91,7 @@ func (r *responder) sendAnswer(now int64, batch []TxPacket) int {
 	return 1
 }
 
-// sendRead sends packets of the READ at the head of the queue, straight from
-// registered memory.
+// sendRead sends packets of the READ at the head of the queue, directly from registered memory.
 func (r *responder) sendRead(now int64, a *answer, batch []TxPacket) int {
 	q := &r.out
 	s := &q.stream
@@ -146,8 +144,7 @@ func (r *responder) sendRead(now int64, a *answer, batch []TxPacket) int {
 	return n
 }
 
-// openStream checks the rights and the key of the READ for what is left of it,
-// from offset off on.
+// openStream checks rights and key for the rest of the READ, from offset off on.
 func (r *responder) openStream(a *answer, off uint64) bool {
 	qp := r.qp
 	if !r.mayRead() {
@@ -161,9 +158,9 @@ func (r *responder) openStream(a *answer, off uint64) bool {
 	return true
 }
 
-// readRevoked ends a READ whose memory, or the right to it, went away: NAK
-// remote access error with the PSN that the next response would have had. For
-// the first answer that is fatal, as if the key had been bad from the start.
+// readRevoked ends a READ that has lost its memory or its rights: it sends NAK remote access error
+// with the PSN of the next response. For a first answer that is fatal, as for a key that was bad
+// from the start.
 func (r *responder) readRevoked(now int64, a *answer) {
 	at := a.at
 	if a.dup {
@@ -175,7 +172,7 @@ func (r *responder) readRevoked(now int64, a *answer) {
 	r.fail(now, ib.NAKRemoteAccess, at, EventQPAccessError, false)
 }
 
-// begin starts a response packet with n bytes of payload: its path and BTH.
+// begin starts a response packet with n payload bytes: it sets its path and BTH.
 func (r *responder) begin(tx *TxPacket, op ib.Opcode, seq uint64, n int) {
 	qp := r.qp
 	tx.Path = &qp.path

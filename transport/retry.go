@@ -6,42 +6,41 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// retryState is what the requester knows of losses. A loss episode begins when
-// it goes back and ends when something new is acknowledged, or the timer
-// expires. In an episode further signs of the same loss are ignored: packets
-// that were sent behind the lost one each cause some.
+// retryState is what the requester knows of losses. A loss episode begins when it goes back and
+// ends when something new is acknowledged or the timer expires. During an episode it ignores
+// further signs of the same loss, since each packet sent behind the lost one causes some.
 type retryState struct {
 	left    uint8 // retries before WCRetryExcErr
-	rnrLeft uint8 // before WCRNRRetryExcErr, unless for ever
+	rnrLeft uint8 // RNR retries before WCRNRRetryExcErr, unless for ever
 
 	recovering bool
 	rnrWait    bool   // nothing is sent until timerRNR
-	rnrPSN     ib.PSN // of the request that was not taken
-	newest     ib.PSN // of the responses behind a gap since the requester went back
+	rnrPSN     ib.PSN // PSN of the refused request
+	newest     ib.PSN // newest response behind a gap since going back
 	timeouts   uint32 // since RTS
-	since      int64  // when the first packet left then
-	tripNs     int64  // the shortest time from then to progress; 0 if that is not known
-	back       bool   // una has not reached backEnd since
-	backEnd    ib.PSN // end then
-	doubted    bool   // a sequence NAK came after the last retry had left, and the ACK timer decides
-	patience   uint8  // retries beyond retry_cnt, for SilenceNs; they count to maxPatience
-	silentNs   int64  // since the peer was heard: the sum of the ACK timeouts, in which this side was awake
+	since      int64  // when the first packet left after going back
+	tripNs     int64  // shortest time from since to progress; 0 if unknown
+	back       bool   // una has not reached backEnd since going back
+	backEnd    ib.PSN // end when it went back
+	doubted    bool   // a sequence NAK followed the last retry, and the ACK timer decides
+	patience   uint8  // retries beyond retry_cnt, for SilenceNs, up to maxPatience
+	silentNs   int64  // sum of ACK timeouts while awake, since the peer was heard
 	stalledNs  int64  // the same since something new was acknowledged
 
 	tooLong uint64 // Path.TooLong when the peer last acknowledged something new
 }
 
-// refill restores both counters: at the start, and whenever the peer
-// acknowledges something new (IBTA 9.7.6.1.4).
+// refill restores both counters, at the start and whenever the peer acknowledges something new
+// (IBTA 9.7.6.1.4).
 func (r *retryState) refill(a *QPAttr) {
 	r.left, r.rnrLeft = a.RetryCnt, a.RNRRetry
 	r.patience, r.silentNs, r.stalledNs = 0, 0, 0
 }
 
-// heard ends a silence of the peer. With SilenceNs there are all retries again: a NAK is no
-// progress, but what comes next is between two that are awake. A link that comes up between two
-// packets has the first NAK come when silence has taken nearly all, or the last one. What never
-// gets through, though what is sent behind it does, has no more than SilenceNs in all.
+// heard ends a silence of the peer. With SilenceNs it restores all retries: a NAK is no progress,
+// but it shows that both sides are awake. A link that comes up late delivers the first NAK when
+// nearly all retries, or all, are used up. A packet that never gets through, though later ones do,
+// still has only SilenceNs in all.
 func (r *retryState) heard(a *QPAttr) {
 	if r.silentNs > 0 && r.stalledNs < a.SilenceNs {
 		r.left, r.patience = a.RetryCnt, 0
@@ -49,8 +48,8 @@ func (r *retryState) heard(a *QPAttr) {
 	r.silentNs = 0
 }
 
-// onProgress ends the episode: something new was acknowledged. It reports whether a round trip was measured, and
-// whether that may have waited for what was missing.
+// onProgress ends the episode after something new was acknowledged. trip reports a measured round
+// trip, and late that it may have waited for a missing packet.
 func (r *retryState) onProgress(sq *requester, now int64) (trip, late bool) {
 	r.refill(&sq.qp.attr)
 	if trip := now - r.since; r.recovering && (r.tripNs == 0 || trip < r.tripNs) {
@@ -72,7 +71,7 @@ func (r *retryState) onProgress(sq *requester, now int64) (trip, late bool) {
 		sq.probeAnswered()
 	}
 	if sq.watching() && sq.rtt.answers(sq.una) {
-		sq.rtt.cancel() // it may have waited for what was missing
+		sq.rtt.cancel() // it may have waited for a missing packet
 		return true, true
 	}
 	if sq.rtt.answers(sq.una) {
@@ -95,7 +94,7 @@ func (sq *requester) armAckTimer(now int64) {
 	}
 }
 
-// ackWaitNs is that time; 0 is without end. Beyond retry_cnt it doubles up to askAgainNs.
+// ackWaitNs returns that time; 0 means without end. Beyond retry_cnt it doubles up to askAgainNs.
 func (sq *requester) ackWaitNs() int64 {
 	ns, r := sq.qp.attr.Timeout.Ns(), &sq.retry
 	switch {
@@ -110,13 +109,12 @@ func (sq *requester) ackWaitNs() int64 {
 	return ns
 }
 
-// maxPatience bounds what a shift may be: an ACK timeout is at most 2^43 ns.
+// maxPatience bounds a shift count: an ACK timeout is at most 2^43 ns.
 const maxPatience = 20
 
-// outlasts reports whether the requester goes on asking though no retry is left: SilenceNs of
-// silence are not over, and nothing says that to ask is of no use. A peer that stands still (a
-// process that was stopped, a machine that migrates, a link that is down) is there again
-// afterwards; one that is gone is found otherwise.
+// outlasts reports whether the requester retries although no retry is left: the silence is shorter
+// than SilenceNs, and nothing shows that asking is useless. A peer that pauses (a stopped process,
+// a migrating machine, a link that is down) returns; other means detect one that is gone.
 func (sq *requester) outlasts() bool {
 	r := &sq.retry
 	if r.left != 0 || r.doubted || r.silentNs >= sq.qp.attr.SilenceNs || sq.qp.path.TooLong != r.tooLong {
@@ -126,21 +124,20 @@ func (sq *requester) outlasts() bool {
 	return true
 }
 
-// ackTimeout goes back after nothing was acknowledged for the timeout. Each
-// expiry uses up a retry; retry_cnt 7 is seven (IBTA 9.7.6.1.3; rdma_rxe takes
-// it for ever).
+// ackTimeout goes back after nothing was acknowledged within the timeout. Each expiry uses up a
+// retry; retry_cnt 7 means seven (IBTA 9.7.6.1.3), while rdma_rxe takes it as for ever.
 func (sq *requester) ackTimeout(now int64) {
 	if sq.una == sq.end || sq.retry.rnrWait {
 		return
 	}
 	qp := sq.qp
 	if qp.timerSet(timerPace) && qp.hasSendableRequests() {
-		// Still sending, at a low rate: what asks for the answer may not have left.
+		// Still sending, at a low rate: the packet that requests the answer may not have left.
 		sq.armAckTimer(now)
 		return
 	}
 	if sq.psn == sq.una && qp.share.pending() {
-		sq.armAckTimer(now) // it waits for room: nothing has left since it went back
+		sq.armAckTimer(now) // waiting for room: nothing has left since it went back
 		return
 	}
 	if sq.retry.left == qp.attr.RetryCnt {
@@ -168,20 +165,18 @@ func (sq *requester) ackTimeout(now int64) {
 	sq.win.onTimeout()
 	sq.offerRefused = sq.offered && !sq.peerKeeps
 	sq.peerKeeps, sq.offered = false, false
-	sq.goBack(now) // and no more probes than there were
-	// A NAK from now on is about what is sent now.
+	sq.goBack(now) // probes sent so far still count
+	// A NAK from now on is about what is sent from now on.
 	sq.retry.recovering = false
 }
 
-// impliedNAK goes back after a response to psn showed that the one to the
-// request at head was lost (IBTA 9.7.5.1.2). Whatever else was sent before
-// still arrives and shows the same, in the order of its PSNs. When that order
-// starts over, two round trips after going back or later, these are responses
-// to the repetition, and the one that is missing was lost again. A wire that
-// reorders starts the order over at once: without the least time a READ was
-// asked for six times in half a microsecond, and its retries were gone. The time
-// doubles with each retry: a responder that sends slowly may be sending again what it
-// was asked for before, and each request makes it begin anew.
+// impliedNAK goes back because a response to psn shows that the response to the request at head was
+// lost (IBTA 9.7.5.1.2). Responses already in flight show the same loss, in PSN order. When that
+// order starts over, at least two round trips after going back, these answer the repetition, and
+// the missing one was lost again. A wire that reorders starts the order over at once: without the
+// least time, one READ was requested six times in half a microsecond and used up its retries. The
+// time doubles with each retry, because a slow responder may still be answering an earlier
+// repetition, and each new request makes it start over.
 func (sq *requester) impliedNAK(now int64, psn ib.PSN) {
 	r := &sq.retry
 	if sq.una == sq.end || r.rnrWait {
@@ -191,7 +186,7 @@ func (sq *requester) impliedNAK(now int64, psn ib.PSN) {
 	old := psn.After(r.newest) || now-r.since < max(minRepeatNs, 2*sq.rtt.smoothed)<<sq.retriesUsed()
 	asked := sq.watching() && !sq.peerKeeps
 	if asked {
-		// For a part. It was also lost if what was asked for later has come.
+		// For a part, which was also lost if a later request's response has come.
 		s := sq.miss.at(sq.una)
 		old = s.order == 0 || old && psn.Before(s.behind)
 	}
@@ -211,24 +206,24 @@ func (sq *requester) impliedNAK(now int64, psn ib.PSN) {
 		sq.narrow(sq.againNs() == 0)
 	}
 	if sq.retriesUsed() > 0 || !sq.askForGap(now) {
-		sq.goBack(now) // what is asked for by itself does not come, or cannot be
+		sq.goBack(now) // a request for the gap alone did not help, or is impossible
 	}
 	r.newest = psn
 }
 
-// crowded reports whether a request may have been lost for want of room. If nothing waits on the way
-// it was not, and a smaller window would only make less of the path; it opens again slowly.
+// crowded reports whether a request may have been lost for want of room. Without a queue on the way
+// it was not, and a smaller window, which opens slowly, would only waste the path.
 func (sq *requester) crowded() bool {
 	return !sq.win.ruled && (sq.qp.e.cfg.Tuning.GoBackN || sq.rtt.full(sq.rtt.last, sq.rtt.least))
 }
 
-// crowdedBack is that for a response. How long others take, which wait at the peer behind each
-// other, says nothing: those do that are asked for again.
+// crowdedBack is crowded for a response. It uses the round trips of repeated requests only, since
+// other responses wait behind each other at the peer.
 func (sq *requester) crowdedBack() bool {
 	return !sq.win.ruled && (sq.qp.e.cfg.Tuning.GoBackN || sq.miss == nil || sq.miss.again.full(sq.againNs(), sq.leastRTT()))
 }
 
-// againNs returns how long responses take that are asked for again; 0 if that is not known.
+// againNs returns how long responses to repeated requests take; 0 if unknown.
 func (sq *requester) againNs() int64 {
 	if sq.miss == nil {
 		return 0
@@ -236,7 +231,7 @@ func (sq *requester) againNs() int64 {
 	return sq.miss.again.smoothed
 }
 
-// closeForLoss makes window and room smaller after a request was lost.
+// closeForLoss reduces window and room after a request was lost.
 func (sq *requester) closeForLoss(now int64) {
 	if sq.crowded() {
 		sq.flightLost(now)
@@ -244,8 +239,8 @@ func (sq *requester) closeForLoss(now int64) {
 	}
 }
 
-// narrow makes the window smaller after a loss. If that is because nothing is known yet of the way,
-// or the peer, what it was before is remembered: see onLost.
+// narrow reduces the window after a loss. If the path or the peer is still unknown, it remembers
+// the size before: see onLost.
 func (sq *requester) narrow(unknown bool) {
 	w := &sq.win
 	if unknown || !sq.peerKeeps {
@@ -260,8 +255,7 @@ func (sq *requester) narrow(unknown bool) {
 	}
 }
 
-// onNAK takes a NAK of p.PSN, before which everything has been acknowledged if
-// reached.
+// onNAK handles a NAK of p.PSN. If reached, everything before p.PSN has been acknowledged.
 func (sq *requester) onNAK(now int64, p *ib.Packet, reached bool) {
 	qp := sq.qp
 	s := p.AETH.Syndrome
@@ -276,8 +270,8 @@ func (sq *requester) onNAK(now int64, p *ib.Packet, reached bool) {
 		return
 	}
 	if !reached {
-		// The request that failed is behind a READ or atomic whose response was
-		// lost; that has to be asked for again first.
+		// The failed request is behind a READ or atomic whose response was lost; request that
+		// first.
 		sq.impliedNAK(now, p.PSN)
 		return
 	}
@@ -295,15 +289,14 @@ func (sq *requester) onNAK(now int64, p *ib.Packet, reached bool) {
 	sq.failHead(now, status, uint32(s))
 }
 
-// onSequenceNAK goes back to una, which is what the peer misses, or the READ
-// before it. One that follows an RNR NAK is part of that: what was sent behind
-// the refused request is a gap to rdma_rxe (wire format 5.7), and the wait is
-// not to be cut short (13.4).
+// onSequenceNAK goes back to una, which the peer misses, or to the READ before it. It ignores a NAK
+// that follows an RNR NAK: to rdma_rxe the packets behind the refused request are a gap (wire
+// format 5.7), and the wait must not be cut short (13.4).
 //
-// A NAK does not take the last word: when no retry is left, what was sent again has the
-// rest of the ACK timeout to arrive. A responder repeats the NAK of a gap after
-// milliseconds, so a network, a busy machine or a forger could otherwise end a queue pair
-// in a fraction of the time that its timeout and retries stand for.
+// A NAK never ends the queue pair: when no retry is left, resent packets get the rest of the ACK
+// timeout to arrive. A responder repeats the NAK of a gap after milliseconds, so a network, a busy
+// machine or a forger could otherwise end a queue pair in a fraction of the time that its timeout
+// and retries stand for.
 func (sq *requester) onSequenceNAK(now int64) {
 	r := &sq.retry
 	if r.rnrWait || sq.una == sq.end {
@@ -311,7 +304,7 @@ func (sq *requester) onSequenceNAK(now int64) {
 	}
 	r.heard(&sq.qp.attr)
 	if r.recovering && (sq.psn == sq.una || now-r.since < sq.episodeNs()) {
-		return // also if nothing has left since: it cannot have been lost again
+		return // also if nothing has left since: it cannot be lost again
 	}
 	if r.left == 0 && sq.qp.attr.RetryCnt != 0 && sq.qp.timerSet(timerAck) {
 		r.doubted = true
@@ -325,11 +318,11 @@ func (sq *requester) onSequenceNAK(now int64) {
 	sq.goBack(now)
 }
 
-// episodeNs is how long after going back a sequence NAK that shows no progress is taken to be about the same loss. A
-// responder tells of a gap once, and again if what it gets begins anew behind that, which takes a round trip. Others tell
-// of it again some milliseconds later: where a round trip takes as long, the next answer has to be overdue. Where most
-// windows lose a packet no round trip is measured, since packets that were sent again are no samples; then it is the least
-// time that going back has taken to bring something.
+// episodeNs returns how long after going back a sequence NAK without progress is about the same
+// loss. A responder NAKs a gap once, and again a round trip later if the resent packets still start
+// behind the gap. Others repeat the NAK after some milliseconds; where a round trip takes that
+// long, the next answer must be overdue. If most windows lose a packet there is no round trip,
+// because resent packets give no sample; then the shortest time from going back to progress serves.
 func (sq *requester) episodeNs() int64 {
 	ns := cmp.Or(sq.rtt.smoothed, sq.retry.tripNs)
 	switch {
@@ -341,9 +334,8 @@ func (sq *requester) episodeNs() int64 {
 	return max(sq.rtt.late(), ns+ns/4)
 }
 
-// onRNR waits as long as the RNR NAK of p.PSN asks for, then goes on from una.
-// reached is false if the response to a READ or atomic before it was lost:
-// that comes first.
+// onRNR waits as long as the RNR NAK of p.PSN demands, then continues from una. If not reached, the
+// response to an earlier READ or atomic was lost, and that comes first.
 func (sq *requester) onRNR(now int64, p *ib.Packet, reached bool) {
 	qp := sq.qp
 	r := &sq.retry
@@ -363,9 +355,9 @@ func (sq *requester) onRNR(now int64, p *ib.Packet, reached bool) {
 		}
 		r.rnrLeft--
 	}
-	// The peer is there, and the transport retries are for peers that are not.
-	// Without this a slow receiver behind a lossy network would fail: lost RNR
-	// NAKs use up retries, and nothing is acknowledged that would restore them.
+	// The peer is alive, and transport retries are for peers that are not. Otherwise a slow
+	// receiver behind a lossy network would fail: lost RNR NAKs use up retries, and no
+	// acknowledgement restores them.
 	r.heard(&qp.attr)
 	r.left, r.doubted = qp.attr.RetryCnt, false
 	code := p.AETH.Syndrome.RNRCode()
@@ -387,8 +379,8 @@ func (sq *requester) rnrExpired(now int64) {
 	sq.qp.markReady()
 }
 
-// useRetry takes one retry; without one left, or if another would be of no use, the
-// request at head fails.
+// useRetry takes one retry. If none is left, or another is useless, it fails the request at head
+// and returns false.
 func (sq *requester) useRetry(now int64, vendor uint32) bool {
 	if sq.failTooLong(now) {
 		return false
@@ -402,14 +394,14 @@ func (sq *requester) useRetry(now int64, vendor uint32) bool {
 	return true
 }
 
-// retriesUsed returns how many retries the requester has gone through since something
-// new was acknowledged, beyond the first.
+// retriesUsed returns how many retries, beyond the first, were used since something new was
+// acknowledged.
 func (sq *requester) retriesUsed() uint8 {
 	n := sq.qp.attr.RetryCnt
 	return max(n, sq.retry.left+1) - (sq.retry.left + 1)
 }
 
-// goBack begins a loss episode: everything from una on is sent again.
+// goBack begins a loss episode: it resends everything from una on.
 func (sq *requester) goBack(now int64) {
 	sq.qp.e.counters.CompleterRetryErr++
 	sq.qp.lostPackets(1)

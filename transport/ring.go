@@ -1,6 +1,6 @@
 package transport
 
-// CreateRingCQ makes a CQ for n completions whose ring is memory, zeroed, of RingBytes(n) at an address that is a
+// CreateRingCQ makes a CQ for n completions with its ring in memory: RingBytes(n) zeroed bytes at a
 // multiple of 64. The memory belongs to the CQ until Destroy or Detach.
 func (e *Engine) CreateRingCQ(n int, memory []byte, userData any) (*CQ, error) {
 	const op = "create CQ"
@@ -15,14 +15,14 @@ func (e *Engine) CreateRingCQ(n int, memory []byte, userData any) (*CQ, error) {
 	return &CQ{e: e, userData: userData, foreign: true, ring: r, capacity: n}, nil
 }
 
-// pushRing is the part of push that differs, for a CQ with a ring that has room.
+// pushRing is the ring's part of push, for a CQ with room.
 func (cq *CQ) pushRing(e *Engine, wc *WC) {
 	cq.ring.put(cq.tail, wc, e.now)
 	cq.tail++
 	cq.ring.head.Tail.Store(cq.tail)
 }
 
-// pollRing is Poll of such a CQ, for tests and for consumers in Go.
+// pollRing is Poll for a CQ with a ring, used by tests and consumers in Go.
 func (cq *CQ) pollRing(wcs []WC) int {
 	r := cq.ring
 	if r == nil {
@@ -37,7 +37,7 @@ func (cq *CQ) pollRing(wcs []WC) int {
 	return n
 }
 
-// lenRing is Len of such a CQ.
+// lenRing is Len for a CQ with a ring.
 func (cq *CQ) lenRing() int {
 	r := cq.ring
 	if r == nil {
@@ -46,7 +46,7 @@ func (cq *CQ) lenRing() int {
 	return int(min(r.head.Tail.Load()-r.head.Head.Load(), uint64(len(r.slots))))
 }
 
-// headRing returns how many completions of such a CQ were ever polled.
+// headRing returns how many completions of a CQ with a ring were ever polled.
 func (cq *CQ) headRing() uint64 {
 	if cq.ring == nil {
 		return 0
@@ -54,11 +54,11 @@ func (cq *CQ) headRing() uint64 {
 	return cq.ring.head.Head.Load()
 }
 
-// HasRing reports whether the ring is memory that was given to CreateRingCQ.
+// HasRing reports whether CreateRingCQ made the CQ.
 func (cq *CQ) HasRing() bool { return cq.foreign }
 
-// ResizeRing is Resize for a CQ with a ring: what waits is moved to other memory, and the old one is the
-// caller's again. Unlike Resize it must not run beside the consumer, who looks at the new memory from then on.
+// ResizeRing is Resize for a CQ with a ring. It moves waiting completions to new memory and frees
+// the old. Unlike Resize it must not run beside the consumer, which then uses the new memory.
 func (cq *CQ) ResizeRing(n int, memory []byte) error {
 	const op = "resize CQ"
 	if cq.destroyed() || cq.ring == nil {
@@ -91,8 +91,8 @@ func (cq *CQ) ResizeRing(n int, memory []byte) error {
 	return nil
 }
 
-// Detach gives the memory of a ring back without Destroy, when the engine is not used any more. The lock of the home
-// is held. QPs that still complete there get the answer of a CQ that is full.
+// Detach gives a ring's memory back without Destroy, when the engine is no longer used. The caller
+// holds the home's lock. For QPs that still complete there, the CQ acts as full.
 func (cq *CQ) Detach() {
 	defer cq.unlock(cq.lock())
 	cq.over.Store(cq.over.Load() | cqDestroyed)

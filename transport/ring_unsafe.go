@@ -9,42 +9,41 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// A completion queue may have its ring in memory that the shell provides, laid out for a consumer that
-// is not Go: a poll there is a look at a word, and a copy. RingHeader and RingWC are that layout.
-// Neither has a pointer in it, so the memory may be of any kind.
+// A completion queue may have its ring in memory from the shell, with a layout for consumers that
+// are not written in Go: they poll by reading a word and copying a slot. RingHeader and RingWC are
+// that layout. They contain no pointers, so the memory may be of any kind.
 //
-// What the consumer writes is not trusted: slots are found by the producer's own count, and a head
-// that is wrong ends the CQ, or costs completions.
+// The engine does not trust what the consumer writes. The producer's own count selects slots, and a
+// wrong head ends the CQ or costs completions.
 
-// RingHeader is the beginning of such memory. Slots follow it, RingHeaderBytes from the start.
+// RingHeader is the start of such memory. Slots follow at offset RingHeaderBytes.
 type RingHeader struct {
-	// Tail counts the completions that the producer has put in. It stores with release order, after
-	// the slot; the consumer loads with acquire order, before it.
+	// Tail counts the completions that the producer has stored. The producer stores it with release
+	// order, after the slot; the consumer loads it with acquire order, before the slot.
 	Tail atomic.Uint64
 	_    [56]byte
-	// Head counts the completions that the consumer is done with. It stores with release order, after
-	// it has read the slot.
+	// Head counts the completions that the consumer has finished with. The consumer stores it with
+	// release order, after it has read the slot.
 	Head atomic.Uint64
 	_    [56]byte
-	// Mask is the number of slots, a power of two, less one. Completion number i, from 0, is in slot i & Mask.
+	// Mask is the number of slots, a power of two, less 1. Completion i, from 0, is in slot i&Mask.
 	Mask uint64
-	// State has bit RingOverflowed.
+	// State contains the bit RingOverflowed.
 	State atomic.Uint32
 	_     [52]byte
 }
 
-// RingOverflowed says that a completion was lost because there was no room. None comes any more
-// behind those that are in the ring.
+// RingOverflowed says that a completion was lost for lack of room. None follows those in the ring.
 const RingOverflowed = 1 << 0
 
-// RingWC is a slot: an ibv_wc, of 48 bytes, and the time. Status, Opcode and Flags have the numbers of verbs.
+// RingWC is a slot: an ibv_wc of 48 bytes, and a time. Status, Opcode and Flags have verbs numbers.
 type RingWC struct {
 	ID           uint64 // wr_id
 	Status       uint32
 	Opcode       uint32
 	VendorErr    uint32
 	ByteLen      uint32
-	Imm          uint32 // imm_data in network byte order with RingWithImm, invalidated_rkey in host order with RingWithInv
+	Imm          uint32 // WCWithImm: imm_data, big-endian; WCWithInv: invalidated_rkey
 	QPN          uint32 // qp_num
 	SrcQP        uint32
 	Flags        uint32 // wc_flags
@@ -53,7 +52,7 @@ type RingWC struct {
 	SL           uint8  // WC.SL
 	DLIDPathBits uint8  // 0
 	_            [2]byte
-	Time         int64 // of the batch of packets, or of the call, that it came of: ns on the clock of the link
+	Time         int64 // time of the packets or call that caused it: ns on the link's clock
 	_            [8]byte
 }
 
@@ -63,21 +62,21 @@ const (
 	RingSlotBytes   = int(unsafe.Sizeof(RingWC{}))
 )
 
-// ringOpcodes are the numbers of completion opcodes in verbs (ibv_wc_opcode).
+// ringOpcodes maps completion opcodes to verbs numbers (ibv_wc_opcode).
 var ringOpcodes = [...]uint32{
 	WCSend: 0, WCWrite: 1, WCRead: 2, WCCompareSwap: 3, WCFetchAdd: 4, WCBindMW: 5, WCLocalInv: 6,
 	WCFlush: 8, WCAtomicWrite: 9,
 }
 
-// verbsOpcode returns the number of an opcode in verbs.
+// verbsOpcode returns the verbs number of an opcode.
 func verbsOpcode(o WCOpcode) uint32 {
 	if int(o) < len(ringOpcodes) {
 		return ringOpcodes[o]
 	}
-	return uint32(o) // receives have the same
+	return uint32(o) // receive opcodes are equal
 }
 
-// opcodeOfVerbs is the way back.
+// opcodeOfVerbs returns the opcode of a verbs number.
 func opcodeOfVerbs(n uint32) WCOpcode {
 	for o, v := range ringOpcodes {
 		if v == n {
@@ -87,13 +86,13 @@ func opcodeOfVerbs(n uint32) WCOpcode {
 	return WCOpcode(n)
 }
 
-// ring is such memory.
+// ring gives access to such memory.
 type ring struct {
 	head  *RingHeader
 	slots []RingWC
 }
 
-// ringSlots is how many slots a ring for n completions has.
+// ringSlots returns how many slots a ring for n completions has.
 func ringSlots(n int) int {
 	size := 1
 	for size < n {
@@ -102,10 +101,10 @@ func ringSlots(n int) int {
 	return size
 }
 
-// RingBytes returns how much memory the ring of a CQ for n completions needs, n being 1 to MaxCQE.
+// RingBytes returns the bytes of memory for a ring of n completions, with n from 1 to MaxCQE.
 func RingBytes(n int) int { return RingHeaderBytes + ringSlots(n)*RingSlotBytes }
 
-// newRing lays out zeroed memory.
+// newRing lays out a ring in zeroed memory.
 func newRing(op string, n int, memory []byte) (*ring, error) {
 	base := unsafe.Pointer(unsafe.SliceData(memory))
 	switch {
@@ -122,7 +121,7 @@ func newRing(op string, n int, memory []byte) (*ring, error) {
 	return r, nil
 }
 
-// put writes completion number at. It has to be published by a store to Tail.
+// put writes completion at. The caller then publishes it by a store to Tail.
 func (r *ring) put(at uint64, wc *WC, now int64) {
 	w := &r.slots[at&uint64(len(r.slots)-1)]
 	w.ID = wc.ID
@@ -145,7 +144,7 @@ func (r *ring) put(at uint64, wc *WC, now int64) {
 	}
 }
 
-// get reads completion number at.
+// get reads completion at.
 func (r *ring) get(at uint64, wc *WC) {
 	w := &r.slots[at&uint64(len(r.slots)-1)]
 	*wc = WC{

@@ -6,13 +6,13 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// price is what packets take of a room.
+// price is what a packet takes of a room.
 type price struct{ packet, byte int }
 
 func (p price) of(bytes int) int { return p.packet + p.byte*bytes }
 
-// prices returns the price of a packet by itself and of one in a run. At least a
-// room of so many packets is charged for each.
+// prices returns the price of a single packet and of one in a run. Unless most is 0, it charges
+// each single packet at least 1/most of size, and each in a run at least 1/(most*runsCount).
 func prices(r *Room, size, most int) (single, run price) {
 	single = price{r.PerPacket, r.PerByte}
 	run = price{r.RunPerPacket, r.RunPerByte}
@@ -26,29 +26,28 @@ func prices(r *Room, size, most int) (single, run price) {
 	return single, run
 }
 
-// budget bounds what is on its way to a receiver, from all QPs together, by the
-// room of the receiver. Who finds it used up waits for a turn, in order: what is
-// given back is granted to the first that waits, so that every QP gets its share,
-// and one that comes later does not overtake.
+// budget bounds what all QPs together have in flight to a receiver, by the receiver's room. A QP
+// that finds it used up waits in order: room given back is granted to the first that waits. So
+// every QP gets its share, and none overtakes another.
 type budget struct {
 	size int
-	used int // on its way, or granted
-	head *QP // the first that waits
+	used int // in flight, or granted
+	head *QP // the first QP that waits
 	tail *QP
-	wait bool // somebody has waited since this was looked at last
+	wait bool // a QP has waited since the last look
 }
 
-// qpShare is the share of a QP in budgets.
+// qpShare is a QP's share of budgets.
 type qpShare struct {
 	waitsFor   *budget
 	next, prev *QP
 	need       int // to be granted at once
 	from       *budget
-	granted    int // and not used yet
+	granted    int // granted and not used yet
 }
 
-// admits reports whether a QP may send what takes cost. If there is nothing on its
-// way anything may be sent: otherwise what exceeds the bound could never be.
+// admits reports whether a QP may send something of this cost. If nothing is in flight it always
+// may, or a cost beyond the bound could never be sent.
 func (b *budget) admits(qp *QP, cost int) bool {
 	if s := &qp.share; s.from == b && s.granted > 0 {
 		return true
@@ -66,16 +65,16 @@ func (b *budget) charge(qp *QP, cost int) {
 	b.used += cost
 }
 
-// release gives back what is not on its way any more.
+// release gives back n units that are no longer in flight.
 func (b *budget) release(n int) {
 	b.used -= n
 	if b.used > b.size-b.size/8 {
-		return // a little later, several at a time: they then leave in one system call
+		return // later and several at once, which then leave in one system call
 	}
 	for b.head != nil {
 		qp := b.head
 		s := &qp.share
-		// Of a bound that has become small a QP does not get most.
+		// If the bound has become small, one QP gets at most a quarter.
 		need := min(s.need, max(b.size/4, 1))
 		if b.used > 0 && b.used+need > b.size {
 			return
@@ -87,7 +86,7 @@ func (b *budget) release(n int) {
 	}
 }
 
-// enter lets a QP wait until it is granted what it needs.
+// enter makes a QP wait until its need is granted.
 func (b *budget) enter(qp *QP, need int) {
 	s := &qp.share
 	b.wait = true
@@ -105,15 +104,15 @@ func (b *budget) enter(qp *QP, need int) {
 	b.tail = qp
 }
 
-// leave takes a QP out of those that wait.
+// leave takes a QP off the list on which it waits.
 func (s *qpShare) leave(qp *QP) {
 	if b := s.waitsFor; b != nil {
 		b.leave(qp)
-		b.release(0) // to whom it stood in the way
+		b.release(0) // for those that it held up
 	}
 }
 
-// leave takes a QP out.
+// leave takes a QP off the waiting list.
 func (b *budget) leave(qp *QP) {
 	s := &qp.share
 	if s.prev != nil {
@@ -129,17 +128,17 @@ func (b *budget) leave(qp *QP) {
 	s.waitsFor, s.next, s.prev = nil, nil, nil
 }
 
-// pending reports whether the QP waits for room, or for the turn in which to use it.
+// pending reports whether the QP waits for room, or for a turn to use it.
 func (s *qpShare) pending() bool { return s.waitsFor != nil || s.from != nil }
 
-// endTurn ends a turn of a QP.
+// endTurn ends a QP's turn.
 func (s *qpShare) endTurn() {
 	if s.from != nil {
 		s.settle()
 	}
 }
 
-// settle gives up what the QP was granted and has not used: it is others'.
+// settle gives up granted room that the QP has not used, for others.
 func (s *qpShare) settle() {
 	if b := s.from; b != nil {
 		n := s.granted
@@ -148,25 +147,24 @@ func (s *qpShare) settle() {
 	}
 }
 
-// flight is what an engine has on its way to one address: requests that were not
-// acknowledged. The room there is not known. A device's own is the first guess,
-// half of it, because acknowledgements and others need some; loss makes it less,
-// and progress makes it that again.
+// flight holds what an engine has in flight to one address: unacknowledged requests. The peer's
+// room is unknown. The first guess is half of this device's own, because acknowledgements and
+// others need some. Loss reduces it, and progress restores it.
 type flight struct {
 	budget
 	to          netip.Addr
 	users       int // QPs
-	most, least int // of size
+	most, least int // bounds of size
 	single, run price
-	acked       int      // since size has grown
-	cutAt       int64    // when it was made smaller
+	acked       int      // since size last grew
+	cutAt       int64    // when it was last reduced
 	rttNs       int64    // smoothed; 0 if unknown
 	keeps       bool     // a QP there knows selective repeat
-	_           [64]byte // written for each packet: those of two engines share no cache line
+	_           [64]byte // written per packet, so two engines must not share a cache line
 }
 
-// newFlight returns a flight of size units of a room, and no more than so many
-// packets by themselves, unless that is 0.
+// newFlight returns a flight of size units of room, and at most that many single packets, unless
+// packets is 0.
 func newFlight(r *Room, size, packets int) *flight {
 	f := &flight{most: size, least: max(size/leastFlight, 1)}
 	f.size = size
@@ -174,7 +172,7 @@ func newFlight(r *Room, size, packets int) *flight {
 	return f
 }
 
-// join gives the QP, at the begin of a connection, the flight to its peer.
+// join assigns the QP the flight to its peer, when a connection begins.
 func (e *Engine) join(qp *QP) {
 	if e.cfg.Room.Size <= 0 || qp.typ != ib.RC || qp.sq.flight != nil {
 		return
@@ -190,7 +188,7 @@ func (e *Engine) join(qp *QP) {
 	qp.sq.flight = f
 }
 
-// part takes the QP out of its flight.
+// part removes the QP from its flight.
 func (e *Engine) part(qp *QP) {
 	sq := &qp.sq
 	if f := sq.flight; f != nil {
@@ -201,7 +199,7 @@ func (e *Engine) part(qp *QP) {
 	}
 }
 
-// onAck makes room after cost was acknowledged, if somebody waited for it.
+// onAck restores some room after cost was acknowledged, if a QP waited for it.
 func (f *flight) onAck(cost int) {
 	if f.size >= f.most {
 		return
@@ -215,7 +213,7 @@ func (f *flight) onAck(cost int) {
 	}
 }
 
-// onLoss makes the room smaller, once for what was on its way at a time.
+// onLoss halves the room, once per set of packets in flight.
 func (f *flight) onLoss(now int64) {
 	if now-f.cutAt < max(f.rttNs, minRepeatNs) {
 		return
@@ -224,9 +222,8 @@ func (f *flight) onLoss(now int64) {
 	f.size = max(f.size/2, f.least)
 }
 
-// onRTT takes a measured round trip of a QP with an ACK timeout. One that takes
-// a good part of the timeout is that of a peer that is behind: more on the way
-// would only make it answer too late.
+// onRTT takes a measured round trip of a QP with an ACK timeout. A round trip over a quarter of the
+// timeout shows a peer that has fallen behind: more in flight would only make it answer too late.
 func (f *flight) onRTT(now, rtt, timeout int64) {
 	if f.rttNs == 0 {
 		f.rttNs = rtt
@@ -238,17 +235,17 @@ func (f *flight) onRTT(now, rtt, timeout int64) {
 	}
 }
 
-// Charges of the requester.
+// What the requester charges.
 
 // bounded reports whether room bounds anything.
 func (e *Engine) bounded() bool { return e.reading != nil }
 
-// bounded reports whether the peer's room bounds the requester. Without an ACK
-// timeout a loss would hold room for ever.
+// bounded reports whether the peer's room bounds the requester. Without an ACK timeout a loss would
+// hold room for ever.
 func (sq *requester) bounded() bool { return sq.flight != nil && sq.qp.attr.Timeout != 0 }
 
-// priceOf returns what the next packet of w takes of the peer's room. Behind others
-// of the same turn it is one of a run.
+// priceOf returns what the next packet of w takes of the peer's room. Unless it is the first of a
+// turn, it counts as one of a run.
 func (sq *requester) priceOf(w *sendWQE, first bool) int {
 	bytes := headerRoom
 	if op := &sendOps[w.op]; !op.waits {
@@ -260,8 +257,8 @@ func (sq *requester) priceOf(w *sendWQE, first bool) int {
 	return sq.flight.run.of(bytes)
 }
 
-// reading returns what bounds the responses that the QP asks for: the room of this
-// device; nil if nothing does.
+// reading returns what bounds the responses that the QP requests, which is this device's room, or
+// nil.
 func (sq *requester) reading() *flight {
 	if sq.qp.attr.Timeout == 0 {
 		return nil
@@ -269,8 +266,8 @@ func (sq *requester) reading() *flight {
 	return sq.qp.e.reading
 }
 
-// readCost returns what a packet of the response to the READ w takes of this
-// device's room: less, if the last ones came in runs.
+// readCost returns what a packet of the response to the READ w takes of this device's room: less,
+// if the last one came in a run.
 func (sq *requester) readCost(w *sendWQE) int {
 	bytes := headerRoom + min(int(w.length), sq.qp.mtu)
 	if sq.inRuns {
@@ -279,9 +276,9 @@ func (sq *requester) readCost(w *sendWQE) int {
 	return sq.qp.e.reading.single.of(bytes)
 }
 
-// hasRoom reports whether there is room for the next packet of w at the peer, or for
-// what it asks for here; the QP waits if not. A QP that waits for one is not granted
-// the other: two that have one each would wait for each other.
+// hasRoom reports whether there is room for the next packet of w at the peer, or for its response
+// here. If not, the QP waits. While it waits for one it is not granted the other, or two QPs with
+// one each would wait for each other.
 func (sq *requester) hasRoom(w *sendWQE, first bool) bool {
 	sq.cost, sq.askNow = 0, false
 	if w.op == WRRead {
@@ -296,8 +293,8 @@ func (sq *requester) hasRoom(w *sendWQE, first bool) bool {
 		return true
 	}
 	if sq.sinceAck > 0 {
-		// Nobody has asked the peer for an answer to what was sent before. This packet
-		// does, and is let through for that.
+		// No packet sent before requests an answer from the peer. This one does, and is let
+		// through.
 		sq.askNow = true
 		return true
 	}
@@ -306,7 +303,7 @@ func (sq *requester) hasRoom(w *sendWQE, first bool) bool {
 	return false
 }
 
-// hasReadRoom is hasRoom for a READ. Its request is short.
+// hasReadRoom is hasRoom for a READ, whose own request is short.
 func (sq *requester) hasReadRoom(w *sendWQE) bool {
 	f := sq.reading()
 	if f == nil {
@@ -324,7 +321,7 @@ func (sq *requester) hasReadRoom(w *sendWQE) bool {
 	return false
 }
 
-// readRoom returns how many packets of the READ w may be asked for now, at least 1.
+// readRoom returns how many packets of the READ w may be requested now, at least 1.
 func (sq *requester) readRoom(w *sendWQE) int {
 	f := sq.reading()
 	if f == nil {
@@ -337,18 +334,18 @@ func (sq *requester) readRoom(w *sendWQE) int {
 	return max(free/sq.readCost(w), 1)
 }
 
-// chargeOut notes a packet that takes cost at the peer.
+// chargeOut charges a packet that takes cost at the peer.
 func (sq *requester) chargeOut(now int64, cost int) {
 	sq.flight.charge(sq.qp, cost)
 	sq.out += cost
 	if sq.retry.left < sq.qp.attr.RetryCnt {
-		// The peer has not answered the last time. If it is gone, this must not keep
-		// others from sending until the timeout: packets do not travel for so long.
+		// The peer has not answered lately. If it is gone, this must not keep others from sending
+		// until the timeout: packets do not travel that long.
 		sq.qp.setTimer(timerFlight, now+min(max(4*sq.flight.rttNs, minRepeatNs), sq.qp.attr.Timeout.Ns()))
 	}
 }
 
-// chargeIn notes n packets of the response to w that were asked for.
+// chargeIn charges n requested packets of the response to w.
 func (sq *requester) chargeIn(w *sendWQE, n int) {
 	if f := sq.reading(); f != nil {
 		c := n * sq.readCost(w)
@@ -357,8 +354,7 @@ func (sq *requester) chargeIn(w *sendWQE, n int) {
 	}
 }
 
-// discharge gives back the part of n of the span packets that were on their way
-// before: n were acknowledged.
+// discharge gives back n/span of the charges, after n of span packets in flight were acknowledged.
 func (sq *requester) discharge(n, span int) {
 	if sq.out > 0 {
 		c := portion(sq.out, n, span)
@@ -374,7 +370,7 @@ func (sq *requester) discharge(n, span int) {
 	}
 }
 
-// portion returns n/span of what was charged.
+// portion returns n/span of a charge.
 func portion(of, n, span int) int {
 	if n >= span {
 		return of
@@ -382,8 +378,7 @@ func portion(of, n, span int) int {
 	return int(int64(of) * int64(n) / int64(span))
 }
 
-// dischargeAll gives everything back: what was on its way is lost, or does not
-// matter any more.
+// dischargeAll gives back all charges: the packets in flight are lost, or no longer matter.
 func (sq *requester) dischargeAll() {
 	if n := sq.out; n > 0 {
 		sq.out = 0
@@ -395,7 +390,7 @@ func (sq *requester) dischargeAll() {
 	}
 }
 
-// leaveRoom ends all that the QP has to do with budgets.
+// leaveRoom ends the QP's use of all budgets.
 func (sq *requester) leaveRoom() {
 	sq.qp.stopTimer(timerFlight)
 	sq.qp.share.leave(sq.qp)
@@ -403,14 +398,14 @@ func (sq *requester) leaveRoom() {
 	sq.dischargeAll()
 }
 
-// flightLost tells the flight of a loss.
+// flightLost reports a loss to the flight.
 func (sq *requester) flightLost(now int64) {
 	if sq.flight != nil {
 		sq.flight.onLoss(now)
 	}
 }
 
-// readLost notes that a response to a READ was lost.
+// readLost reports the loss of a response to a READ.
 func (sq *requester) readLost(now int64) {
 	if f := sq.qp.e.reading; f != nil {
 		f.onLoss(now)

@@ -2,12 +2,12 @@ package transport
 
 import "github.com/goroce/goroce/ib"
 
-// rttEstimate is the round-trip time of a QP: its mean and how far samples are from
-// that (RFC 6298). One packet at a time is timed, from sending to acknowledgement,
-// and none that was sent twice (Karn): its answer does not tell which it is to.
+// rttEstimate estimates the round-trip time of a QP and its variance (RFC 6298). It times one
+// packet at a time, from sending to acknowledgement. Packets sent twice are no samples (Karn),
+// since the answer may be to either.
 type rttEstimate struct {
 	timing bool
-	psn    ib.PSN // that is timed
+	psn    ib.PSN // of the timed packet
 	sentAt int64
 
 	smoothed int64 // ns; 0 if unknown
@@ -17,7 +17,7 @@ type rttEstimate struct {
 	last     int64 // ns
 }
 
-// start begins to time a packet that asks for an answer. It reports false if another is timed.
+// start begins to time a packet that requests an answer. It returns false while timing another.
 func (e *rttEstimate) start(now int64, psn ib.PSN) bool {
 	if e.timing {
 		return false
@@ -26,20 +26,19 @@ func (e *rttEstimate) start(now int64, psn ib.PSN) bool {
 	return true
 }
 
-// cancel ends it without a sample: something was sent again.
+// cancel stops timing without a sample, because something was sent again.
 func (e *rttEstimate) cancel() { e.timing = false }
 
-// answers reports whether una says that the packet that is timed was answered: it is
-// behind everything that was.
+// answers reports whether una shows that the timed packet was answered: everything before una was.
 func (e *rttEstimate) answers(una ib.PSN) bool { return e.timing && una.After(e.psn) }
 
-// sample takes the time until now.
+// sample takes the time until now as a round trip.
 func (e *rttEstimate) sample(now int64) {
 	e.timing = false
 	e.sampleOf(now - e.sentAt)
 }
 
-// sampleOf takes a round trip.
+// sampleOf takes one round trip as a sample.
 func (e *rttEstimate) sampleOf(rtt int64) {
 	rtt = max(rtt, 1)
 	e.last = rtt
@@ -58,15 +57,14 @@ func (e *rttEstimate) sampleOf(rtt int64) {
 	e.variance += (max(d, -d) - e.variance) / 4
 }
 
-// full reports whether a round trip of ns, where the least is least, is one through a queue that may be full: it is much
-// longer than the least, and nearly as long as any lately. A queue drops packets when it is full; what is lost while it is not, is
-// lost otherwise.
+// full reports whether a round trip of ns may have passed a full queue, where least is the shortest
+// one: it is much longer than least, and nearly as long as any recent one. Queues drop packets only
+// when full, so other losses have other causes.
 func (e *rttEstimate) full(ns, least int64) bool {
 	return e.smoothed == 0 || ns > least+max(least/2, (e.most-least)/4*3)
 }
 
-// late returns after what time an answer is not to be expected any more that nothing else keeps
-// waiting; 0 if that is not known.
+// late returns the time after which an answer is overdue if nothing else delays it; 0 if unknown.
 func (e *rttEstimate) late() int64 {
 	if e.smoothed == 0 {
 		return 0

@@ -8,28 +8,28 @@ import (
 	"github.com/goroce/goroce/mem"
 )
 
-// A run is packets that arrive one after the other and differ in nothing but PSN, which counts up, AckReq,
-// the extended headers and the payload. What they have in common is checked once: opcode, QP, its state,
-// addresses, P_Key, what the QP allows, the length. What is left for each is what it does.
+// A run is a sequence of packets that arrive together and differ only in PSN, which counts up,
+// AckReq, the extended headers and the payload. The common part is checked once: opcode, QP and its
+// state, addresses, P_Key, rights of the QP, length. Only the effect of each packet remains.
 //
-// A run has no effect that its packets by themselves would not have: whatever a packet might meet that is not in
-// this file makes it one by itself, which HandlePacket takes. TestRunsAreAsPackets plays the same packets both ways.
-// Faults of memory are contained as ever: what was done up to the packet that met one is done.
+// A run has the same effect as its packets one by one: HandlePacket takes every packet that meets
+// anything not covered in this file. TestRunsAreAsPackets plays the same packets both ways. Faults
+// of memory are contained as elsewhere: everything before the packet that met one is done.
 //
-// The headers of a packet may be compared before its ICRC was checked. That alone has no effect: what is wrong ends the run
-// before it, and what follows is another.
+// Headers may be compared before the ICRC is checked. That has no effect: a wrong packet ends the
+// run before it, and later ones form another.
 
-// runState is the run that is being handled.
+// runState is the run being handled.
 type runState struct {
-	size  int     // of each packet, bytes; 0 for none
-	done  int     // packets
-	all   uint64  // packets of all runs so far
-	check Checker // of packets that are ICRCUnknown
-	at    int     // place of the first packet in the batch
-	heard int     // place of an ACK that was heard before the request in front of it; 0 for none
+	size  int     // size of each packet in bytes; 0 for no run
+	done  int     // packets handled
+	all   uint64  // packets in all runs so far
+	check Checker // checks packets that are ICRCUnknown
+	at    int     // index of the first packet in the batch
+	heard int     // index of an ACK handled before the request in front of it; 0 for none
 }
 
-// right reports whether packet i of a run may be taken, which is to be asked right before.
+// right reports whether packet i of a run has the right ICRC. Call it just before handling that.
 func (e *Engine) right(rx []RxPacket, i int) bool {
 	p := &rx[i]
 	if p.ICRC == ICRCUnknown {
@@ -41,13 +41,13 @@ func (e *Engine) right(rx []RxPacket, i int) bool {
 	return p.ICRC == ICRCRight
 }
 
-// runs are the opcodes of which there are runs.
+// runs are the opcodes that form runs.
 var runs = [256]bool{
 	ib.RCWriteMiddle: true, ib.RCSendMiddle: true, ib.RCReadRespMiddle: true,
 	ib.RCWriteOnly: true, ib.RCSendOnly: true, ib.RCReadRespOnly: true,
 }
 
-// runLength returns how many of rx are a run. A packet with a congestion mark is in none.
+// runLength returns how many of rx form a run. Packets with a congestion mark form none.
 func runLength(rx []RxPacket) int {
 	a := &rx[0]
 	if len(a.Data) < ib.BTHBytes || !runs[a.Data[0]] || a.TrafficClass&ECNMask == ECNCE {
@@ -73,10 +73,10 @@ func runLength(rx []RxPacket) int {
 	return n
 }
 
-// ackBehind reports whether packet i is a request, and the next one an ACK for the same queue pair that came in one datagram with
-// others. A peer of this project puts it there since segmentation has the smallest packet last, though it is for what came
-// before these requests. It is heard before them: a SEND is complete before its answer comes. Nothing promises that order,
-// but cards and rdma_rxe have it, and programs count on it: the iSER target of tgt ends a login otherwise.
+// ackBehind reports whether packet i is a request, and the next one an ACK for the same queue pair
+// in a shared datagram. Peers of this project put it there because the smallest segment must be
+// last, but it answers earlier packets. It is handled first, so that a SEND completes before its
+// answer comes. Nothing promises that, but cards and rdma_rxe do, and tgt's iSER target needs it.
 func ackBehind(rx []RxPacket, i int) bool {
 	if i+1 >= len(rx) || !rx[i+1].InRun {
 		return false
@@ -86,8 +86,8 @@ func ackBehind(rx []RxPacket, i int) bool {
 		bytes.Equal(a[5:8], b[5:8])
 }
 
-// handleRun handles packets that are a run, or the first few of them, and returns how many: 0 if the first is to be
-// handled by itself. Who traces sees packets.
+// handleRun handles the packets of a run, or the first few, and returns how many; 0 if the first
+// must be handled by itself. With a tracer there are no runs.
 func (e *Engine) handleRun(now int64, rx []RxPacket) int {
 	p := &e.rx
 	if e.cfg.Tracer != nil || p.Decode(rx[0].Data) != ib.DecodeOK {
@@ -110,7 +110,7 @@ func (e *Engine) handleRun(now int64, rx []RxPacket) int {
 	return e.endRun(0)
 }
 
-// endRun counts the packets of a run that were handled, and more that were begun, and returns how many these are.
+// endRun counts the handled packets of a run, and more that were begun, and returns their sum.
 func (e *Engine) endRun(more int) int {
 	n := e.run.done + more
 	if e.run.size > 0 {
@@ -122,7 +122,7 @@ func (e *Engine) endRun(more int) int {
 	return n
 }
 
-// handleRun executes packets of SENDs and WRITEs, p the first of them, until one is refused.
+// handleRun executes packets of SENDs and WRITEs, the first of which is p, until one is refused.
 func (r *responder) handleRun(now int64, p *ib.Packet, rx []RxPacket) {
 	qp, run, info := r.qp, &r.qp.e.run, p.Opcode.Info()
 	if p.PSN != psnOf(r.next) || r.fatal.active || r.kept.n != 0 || r.checkSequence(info) != pass ||
@@ -171,8 +171,8 @@ func (r *responder) handleRun(now int64, p *ib.Packet, rx []RxPacket) {
 	}
 }
 
-// runRoom returns how many of n MIDDLE packets with size bytes each fit in the message, whose memory
-// is there: the next might be one too many.
+// runRoom returns how many of n MIDDLE packets of size bytes fit in the message, 0 if its memory is
+// gone. A WRITE leaves room for its last packet.
 func (m *message) runRoom(info *ib.OpcodeInfo, size, n int) int {
 	if info.Op == ib.OpWrite {
 		if !m.view.Valid() || m.length <= m.done {
@@ -186,7 +186,7 @@ func (m *message) runRoom(info *ib.OpcodeInfo, size, n int) int {
 	return min(n, int(min(m.cur.Left(), MaxMessage-uint64(m.done)))/size)
 }
 
-// placeRun executes MIDDLE packets, of which runRoom has said that they can be.
+// placeRun executes MIDDLE packets for which runRoom found room.
 func (r *responder) placeRun(p *ib.Packet, info *ib.OpcodeInfo, rx []RxPacket) {
 	m, run := &r.msg, &r.qp.e.run
 	size, from := len(p.Payload), p.HeaderLen
@@ -210,8 +210,8 @@ func (r *responder) placeRun(p *ib.Packet, info *ib.OpcodeInfo, rx []RxPacket) {
 	}
 }
 
-// handleRun takes responses to READs, p the first of them. The one before it was the last that was
-// taken, so that nothing is implied but that they came.
+// handleRun handles responses to READs, the first of which is p. They directly follow the last one
+// taken, so they imply nothing else.
 func (sq *requester) handleRun(now int64, p *ib.Packet, rx []RxPacket) {
 	q := &sq.q
 	rx = rx[:min(len(rx), span(sq.una, sq.end))]
@@ -225,7 +225,7 @@ func (sq *requester) handleRun(now int64, p *ib.Packet, rx []RxPacket) {
 	}
 }
 
-// deliverRun takes MIDDLE responses to the READ at head.
+// deliverRun handles MIDDLE responses to the READ at head.
 func (sq *requester) deliverRun(now int64, p *ib.Packet, rx []RxPacket) {
 	w, mtu := sq.q.at(sq.q.head), sq.qp.mtu
 	idx := uint32(span(w.psn, sq.una))
@@ -252,7 +252,7 @@ func (sq *requester) deliverRun(now int64, p *ib.Packet, rx []RxPacket) {
 	sq.progress(now, first, true)
 }
 
-// completeRun takes ONLY responses, each all that a READ is still missing.
+// completeRun handles ONLY responses, each of which is one READ's or the last that it misses.
 func (sq *requester) completeRun(now int64, p *ib.Packet, rx []RxPacket) {
 	q, run, first := &sq.q, &sq.qp.e.run, sq.una
 	for i := range rx {
@@ -296,7 +296,7 @@ func (sq *requester) completeRun(now int64, p *ib.Packet, rx []RxPacket) {
 	}
 }
 
-// cameInRun notes how a response to a READ came.
+// cameInRun notes whether a response to a READ came in a run.
 func (sq *requester) cameInRun() {
 	sq.inRuns = sq.qp.e.inRun
 	sq.runs = sq.runs || sq.inRuns

@@ -7,16 +7,16 @@ import (
 	"github.com/goroce/goroce/mem"
 )
 
-// sendOp is what sending has to know about an operation.
+// sendOp describes an operation for sending.
 type sendOp struct {
-	opcodes  [4]ib.Opcode // by ib.Position
+	opcodes  [4]ib.Opcode // indexed by ib.Position
 	wc       WCOpcode
 	local    bool // executed here
-	split    bool // takes a PSN for each MTU of its length
-	waits    bool // for a response of its own; counts against MaxRdAtomic
-	consumes bool // a receive request of the peer
-	// target is the right that the scatter/gather list must give: LocalWrite if
-	// the response is written there.
+	split    bool // takes one PSN per MTU of its length
+	waits    bool // waits for its own response; counts against MaxRdAtomic
+	consumes bool // uses up a receive request of the peer
+	// target is the right that the scatter/gather list must give: LocalWrite if the response is
+	// written there.
 	target mem.Access
 }
 
@@ -57,8 +57,7 @@ func byPosition(middle, first, last, only ib.Opcode) (o [4]ib.Opcode) {
 
 func always(op ib.Opcode) [4]ib.Opcode { return [4]ib.Opcode{op, op, op, op} }
 
-// putBTH writes a BTH: MigReq 1, the default P_Key and no
-// congestion marks.
+// putBTH writes a BTH with MigReq 1, the default P_Key and no congestion marks.
 func putBTH(h *[ib.MaxHeaderBytes]byte, op ib.Opcode, solicited bool, pad int, dest ib.QPN, psn ib.PSN, ackReq bool) {
 	const migReq = 1 << 22
 	w := uint32(op)<<24 | migReq | uint32(pad)<<20 | uint32(ib.PKeyDefault)
@@ -74,7 +73,7 @@ func putBTH(h *[ib.MaxHeaderBytes]byte, op ib.Opcode, solicited bool, pad int, d
 	binary.BigEndian.PutUint32(h[8:], w)
 }
 
-// putRETH writes a RETH at h.
+// putRETH writes a RETH to h.
 func putRETH(h []byte, va uint64, key uint32, n uint32) {
 	_ = h[15]
 	binary.BigEndian.PutUint64(h, va)
@@ -82,8 +81,8 @@ func putRETH(h []byte, va uint64, key uint32, n uint32) {
 	binary.BigEndian.PutUint32(h[12:], n)
 }
 
-// build makes the packet of w at psn, and moves past it. It fails the request,
-// and returns false, if the payload's memory has been taken away.
+// build builds the packet of w at psn, and moves past it. If the payload's memory is gone, it fails
+// the request and returns false.
 func (sq *requester) build(now int64, w *sendWQE, tx *TxPacket) bool {
 	qp := sq.qp
 	op := &sendOps[w.op]
@@ -120,8 +119,7 @@ func (sq *requester) build(now int64, w *sendWQE, tx *TxPacket) bool {
 	return true
 }
 
-// buildPayload makes a packet of a SEND or WRITE. class is added to the RC
-// opcode.
+// buildPayload builds a packet of a SEND or WRITE. It adds class to the RC opcode.
 func (sq *requester) buildPayload(w *sendWQE, tx *TxPacket, last bool, class ib.Opcode) bool {
 	qp := sq.qp
 	pos := ib.Middle
@@ -162,10 +160,9 @@ func (sq *requester) buildPayload(w *sendWQE, tx *TxPacket, last bool, class ib.
 	return true
 }
 
-// buildWaiting makes the request of an operation that waits for its response,
-// and returns how many PSNs it takes: for a READ, one for each packet of the
-// response. A READ that exceeds the window is asked for in parts, each a
-// request of its own, because its sender knows nothing of what we can
+// buildWaiting builds the request of an operation that waits for its response, and returns how many
+// PSNs it takes: for a READ, one per packet of the response; 0 if memory is gone. A READ beyond the
+// window is split into several requests, because its responder does not know how much we can
 // receive.
 func (sq *requester) buildWaiting(w *sendWQE, tx *TxPacket) uint32 {
 	qp := sq.qp
@@ -215,7 +212,7 @@ func (sq *requester) buildWaiting(w *sendWQE, tx *TxPacket) uint32 {
 	return n
 }
 
-// buildRead makes the request for n packets of a READ.
+// buildRead builds the request for n packets of a READ.
 func (sq *requester) buildRead(w *sendWQE, tx *TxPacket, n uint32) {
 	qp := sq.qp
 	putBTH(&tx.Header, ib.RCReadRequest, false, 0, qp.attr.DestQPN, sq.psn, true)
@@ -228,8 +225,8 @@ func (sq *requester) buildRead(w *sendWQE, tx *TxPacket, n uint32) {
 	tx.HeaderLen = ib.BTHBytes + ib.RETHBytes
 }
 
-// readPart returns how many packets the next request of a READ asks for: as
-// many as the first time, or what the window admits.
+// readPart returns how many packets the next request of a READ asks for: as many as the first time,
+// or what window and room permit.
 func (sq *requester) readPart(w *sendWQE) uint32 {
 	if sq.psn != sq.end && sq.reads.next != sq.reads.tail {
 		return uint32(span(sq.psn, *sq.reads.at(sq.reads.next))) + 1
@@ -267,9 +264,9 @@ func (sq *requester) moved(now int64, w *sendWQE, n uint32, ackReq bool) {
 	}
 }
 
-// wantsAck reports whether a packet inside a message asks for an ACK: every so
-// many, twice in a window, four times in what may be on its way to the peer, and
-// the last that is admitted, which would otherwise wait for the timer.
+// wantsAck reports whether a packet inside a message requests an ACK: at least every interval,
+// twice per window and four times per room at the peer, and the last one that is admitted, which
+// would otherwise wait for the timer.
 func (sq *requester) wantsAck(w *sendWQE) bool {
 	win := &sq.win
 	if sq.askNow || sq.cost != 0 && (sq.sinceAck+1)*sq.cost >= sq.flight.size/4 {
@@ -284,7 +281,7 @@ func (sq *requester) lost(now int64, w *sendWQE) {
 	sq.refuse(now, w, WCLocalProtErr, uint32(mem.FaultState))
 }
 
-// payloadCursor walks over the memory of one work request.
+// payloadCursor traverses the memory of one work request.
 type payloadCursor struct {
 	sgl    mem.SGL
 	cur    mem.Cursor
@@ -300,8 +297,7 @@ func (c *payloadCursor) drop() {
 	}
 }
 
-// load checks the scatter/gather list of the request at index i, for access
-// need.
+// load checks the scatter/gather list of the request at index i, for access need.
 func (c *payloadCursor) load(sq *requester, i uint32, need mem.Access) mem.Fault {
 	w := sq.q.at(i)
 	if w.nsge == 0 {
@@ -318,8 +314,8 @@ func (c *payloadCursor) load(sq *requester, i uint32, need mem.Access) mem.Fault
 	return mem.FaultNone
 }
 
-// seek moves to offset off of the request at index i, checking its list again
-// if another was looked at since, or if memory was taken away.
+// seek moves to offset off of the request at index i. It checks the list again if another was used
+// since, or if memory was taken away.
 func (c *payloadCursor) seek(sq *requester, i uint32, need mem.Access, off uint32) mem.Fault {
 	if !c.loaded || c.idx != i || !c.sgl.Valid() {
 		if f := c.load(sq, i, need); f != mem.FaultNone {
@@ -332,8 +328,7 @@ func (c *payloadCursor) seek(sq *requester, i uint32, need mem.Access, off uint3
 	return mem.FaultNone
 }
 
-// payload points tx at the n bytes at off of the message of w, which is at
-// cur.
+// payload points tx at n bytes of the message of w, which is at cur, from offset off on.
 func (sq *requester) payload(w *sendWQE, tx *TxPacket, off uint32, n int) bool {
 	if w.inline {
 		b := sq.q.inlineOf(sq.q.cur, &sq.qp.caps)
@@ -349,7 +344,7 @@ func (sq *requester) payload(w *sendWQE, tx *TxPacket, off uint32, n int) bool {
 		tx.NumFrags = uint8(len(frags))
 		return true
 	}
-	// More pieces than the descriptor holds: copy them together.
+	// More pieces than the descriptor holds: copy them into one.
 	if !c.cur.Seek(uint64(off)) {
 		return false
 	}

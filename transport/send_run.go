@@ -6,15 +6,15 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// This file is for the packets inside of long SENDs, WRITEs and responses to READs: MIDDLE ones, which differ only in PSN and
-// payload. The first of a run is built as any packet is, and the others are made from it. A run ends where a packet might
-// need anything else: at the last of the message, at one that asks for an answer, at the end of window, room, or a
-// piece of memory. Requests that are sent again are not sent in runs.
+// This file sends the inner packets of long SENDs, WRITEs and READ responses: MIDDLE ones, which
+// differ only in PSN and payload. A run's first packet is built as usual, and the others are
+// derived from it. It ends at the last packet of the message, at one that requests an answer, and
+// at the end of window, room or a piece of memory. Resent requests do not form runs.
 
-// runsOut is false in tests that want packets one by one.
+// runsOut is false in tests that send packets one by one.
 var runsOut = true
 
-// putRun makes the packets behind the first of batch like that, with PSNs from psn on and each as much of payload.
+// putRun derives the packets behind batch[0] from it, with PSNs from psn on and pieces of payload.
 func putRun(batch []TxPacket, payload []byte, psn ib.PSN) {
 	first := &batch[0]
 	head, n := binary.BigEndian.Uint64(first.Header[:]), int(first.PayloadLen)
@@ -30,14 +30,14 @@ func putRun(batch []TxPacket, payload []byte, psn ib.PSN) {
 	}
 }
 
-// repeat makes the packets that follow batch[0] in w and are like it, and returns how many.
+// repeat makes the packets that follow batch[0] in w and resemble it, and returns how many.
 func (sq *requester) repeat(now int64, w *sendWQE, batch []TxPacket) int {
 	first := &batch[0]
 	if first.HeaderLen != ib.BTHBytes || first.NumFrags != 1 || sq.curPkt < 2 || sq.psn != sq.end || w.inline || !runsOut {
-		return 0 // behind FIRST and LAST there is another header, or nothing
+		return 0 // the packet behind FIRST or LAST has other headers, or none exists
 	}
 	if first.Header[8]&ib.Resv7Selective != 0 {
-		return 0 // it was sent again
+		return 0 // it was resent, or introduces selective repeat
 	}
 	n, cost := sq.repetitions(w, len(batch)-1)
 	if n <= 0 {
@@ -64,8 +64,8 @@ func (sq *requester) repeat(now int64, w *sendWQE, batch []TxPacket) int {
 	return n
 }
 
-// repetitions returns how many packets, at most n, there are from the next of w on that do not ask for an answer, and may be
-// sent now, and what each costs of the peer's room.
+// repetitions returns how many packets of w, at most n, may be sent now without requesting an
+// answer, and what each costs of the peer's room.
 func (sq *requester) repetitions(w *sendWQE, n int) (packets, cost int) {
 	win := &sq.win
 	bound := win.bound(w)
@@ -82,7 +82,7 @@ func (sq *requester) repetitions(w *sendWQE, n int) (packets, cost int) {
 	return min(n, (f.size/4-1)/cost-sq.sinceAck, f.admitsRun(sq.qp, cost)), cost
 }
 
-// admitsRun returns how many packets that take cost each the budget admits, by the rule of admits.
+// admitsRun returns how many packets of this cost the budget admits, by the rule of admits.
 func (b *budget) admitsRun(qp *QP, cost int) int {
 	switch s := &qp.share; {
 	case s.from == b && s.granted > 0:

@@ -6,11 +6,11 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// ucClass is what the opcodes of UC add to those of RC.
+// ucClass is the difference between UC and RC opcodes.
 const ucClass = ib.UCSendFirst - ib.RCSendFirst
 
-// sendUnreliable sends on UC and UD: a request is complete when its last
-// packet is handed to the link (IBTA 9.8.3.2, 9.8.2.2).
+// sendUnreliable sends on UC and UD. A request is complete when its last packet is handed to the
+// link (IBTA 9.8.3.2, 9.8.2.2).
 func (sq *requester) sendUnreliable(now int64, batch []TxPacket) int {
 	q, qp := &sq.q, sq.qp
 	n := 0
@@ -62,8 +62,8 @@ func (sq *requester) sendUnreliable(now int64, batch []TxPacket) int {
 	return n
 }
 
-// beginUnreliable checks a request that is about to be sent. It returns false
-// if it has failed.
+// beginUnreliable checks a request about to be sent. It returns false if the request has failed, or
+// waits.
 func (sq *requester) beginUnreliable(now int64, w *sendWQE) bool {
 	op := &sendOps[w.op]
 	if op.local {
@@ -79,7 +79,7 @@ func (sq *requester) beginUnreliable(now int64, w *sendWQE) bool {
 	return true
 }
 
-// buildDatagram makes the packet of a UD SEND.
+// buildDatagram builds the packet of a UD SEND.
 func (sq *requester) buildDatagram(w *sendWQE, tx *TxPacket) bool {
 	qp := sq.qp
 	tx.Path = &w.ah.path

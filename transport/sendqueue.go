@@ -2,23 +2,22 @@ package transport
 
 import "github.com/goroce/goroce/ib"
 
-// wqeState is where a send work request stands.
+// wqeState is the progress of a send work request.
 type wqeState uint8
 
 const (
 	wqePosted  wqeState = iota // not begun
-	wqeBegun                   // checked, and its PSNs are assigned
-	wqeLocal                   // a local operation that was executed
-	wqeRefused                 // failed before it was sent; waits to be the oldest
+	wqeBegun                   // checked, with PSNs assigned
+	wqeLocal                   // an executed local operation
+	wqeRefused                 // failed before it was sent; waits until it is the oldest
 )
 
-// sendWQE is one send work request, as it was posted, and what the requester
-// knows about it.
+// sendWQE is one send work request as posted, with the requester's state.
 type sendWQE struct {
 	id     uint64
 	addr   uint64 // remote address
 	arg    uint64 // compare or addend; FLUSH: FETH
-	swap   uint64 // swap; ATOMIC WRITE: the value, if isValue
+	swap   uint64 // swap value; ATOMIC WRITE: the value, if the field value is set
 	ah     *AH    // UD
 	length uint32 // bytes of payload, of the READ, or of the FLUSH range
 	rkey   uint32 // remote key; UD: Q_Key
@@ -27,29 +26,29 @@ type sendWQE struct {
 	psn    ib.PSN // of the first packet
 	npkts  uint32 // PSNs it takes; 0 for local operations
 	vendor uint32 // wqeRefused: why
-	number ib.MSN // of its message, as the responder counts them
+	number ib.MSN // number of its message, as the responder counts
 	op     WROpcode
 	flags  SendFlags
 	state  wqeState
 	status WCStatus // wqeRefused: the completion status
 	nsge   uint8
-	inline bool // payload is in the slot's inline buffer
-	value  bool // ATOMIC WRITE: payload is in swap
-	apart  bool // WRITE, READ: each packet is a message
+	inline bool // the payload is in the slot's inline buffer
+	value  bool // ATOMIC WRITE: the payload is in swap
+	apart  bool // WRITE, READ: each packet is a message of its own
 }
 
-// signaled reports whether success makes a completion.
+// signaled reports whether success produces a completion.
 func (sq *requester) signaled(w *sendWQE) bool {
 	return w.flags&SendSignaled != 0 || sq.qp.sigAll
 }
 
-// sendQueue holds the posted work requests in a ring, and beside it what only
-// some of them have: scatter/gather lists, inline data, windows to bind. It is
-// empty until the first request and grows up to the size that the QP was
-// created with, so that an idle QP is small and a busy one does not allocate.
+// sendQueue holds the posted work requests in a ring. Separate arrays hold what only some requests
+// have: scatter/gather lists, inline data, windows to bind. The queue is empty until the first
+// request and grows up to the QP's size, so that an idle QP is small and a busy one does not
+// allocate.
 //
-// Requests between head and cur have been handed out for transmission; cur is
-// the one being sent, and everything from there to tail waits.
+// Requests between head and cur have been handed out for transmission; cur is being sent, and the
+// rest up to tail waits.
 type sendQueue struct {
 	head   uint32
 	cur    uint32

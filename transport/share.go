@@ -5,30 +5,29 @@ import (
 	"sync/atomic"
 )
 
-// A device may have several engines, which share the table of memory, and each may run on a core of
-// its own. A CQ or an SRQ is made by one of them, its home. QPs of another engine may use it
-// once it is shared: from then on whoever changes it takes its own lock. What is not
-// shared costs no lock.
+// A device may have several engines, each on its own core, which share the table of memory. One
+// engine makes a CQ or SRQ and is its home. QPs of another engine may use it after Share; from then
+// on every change takes the object's own lock. Unshared objects cost no lock.
 
 // shared is the part of a CQ or an SRQ that lets several engines use it.
 type shared struct {
 	on atomic.Bool // never off again
-	mu sync.Mutex  // held by whoever changes the object, if it is on
-	// users counts the QP work queues that use the object; noUsers once it was destroyed.
+	mu sync.Mutex  // held during changes to the object, if on
+	// users counts the QP work queues that use the object; noUsers after it was destroyed.
 	users atomic.Int64
 }
 
 const noUsers = -1
 
-// Share lets QPs of other engines use the object. The shell calls it with the locks of the
-// home and of the other engine held, before [Engine.CreateQP]. Calling it again does nothing.
+// Share lets QPs of other engines use the object. The shell calls it before [Engine.CreateQP], with
+// the locks of the home and the other engine held. Further calls do nothing.
 func (s *shared) Share() {
 	if !s.on.Load() {
 		s.on.Store(true)
 	}
 }
 
-// lock takes the object's lock if it is shared, and says so.
+// lock takes the object's lock if it is shared, and reports whether it did.
 func (s *shared) lock() bool {
 	if !s.on.Load() {
 		return false
@@ -37,14 +36,14 @@ func (s *shared) lock() bool {
 	return true
 }
 
-// unlock is given what lock returned.
+// unlock releases the lock if locked, which is the result of lock.
 func (s *shared) unlock(locked bool) {
 	if locked {
 		s.mu.Unlock()
 	}
 }
 
-// use notes one more user. It fails if the object is destroyed.
+// use adds a user. It returns false if the object is destroyed.
 func (s *shared) use() bool {
 	for {
 		n := s.users.Load()
@@ -57,10 +56,10 @@ func (s *shared) use() bool {
 	}
 }
 
-// leave undoes one use.
+// leave removes a user.
 func (s *shared) leave() { s.users.Add(-1) }
 
-// end destroys the object if it has no users; others get false, and how many there are.
+// end destroys the object if it has no users. Otherwise it returns their number and false.
 func (s *shared) end() (users int, ok bool) {
 	if s.users.CompareAndSwap(0, noUsers) {
 		return 0, true
@@ -71,7 +70,7 @@ func (s *shared) end() (users int, ok bool) {
 // destroyed reports whether end has succeeded.
 func (s *shared) destroyed() bool { return s.users.Load() < 0 }
 
-// usableBy says why QPs of e cannot use an object whose home is another engine; empty if they can.
+// usableBy says why QPs of e cannot use an object of home; it returns "" if they can.
 func (s *shared) usableBy(e, home *Engine) string {
 	switch {
 	case s.destroyed():

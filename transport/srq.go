@@ -6,8 +6,8 @@ import (
 	"github.com/goroce/goroce/mem"
 )
 
-// SRQ is a shared receive queue. The engine that made it is its home; QPs of others can receive from it
-// once [SRQ.Share] was called, which makes all its methods safe beside any engine.
+// SRQ is a shared receive queue. Its home is the engine that made it. QPs of other engines can
+// receive from it after [SRQ.Share], which makes its methods safe to call beside any engine.
 type SRQ struct {
 	e        *Engine // the home
 	pd       *mem.PD
@@ -15,7 +15,7 @@ type SRQ struct {
 	shared
 	// Under the lock of the home, or the SRQ's own if it is shared:
 	q       recvQueue
-	limit   int // raise the event when fewer are posted; 0 is off
+	limit   int // raise the event when fewer are posted; 0: off
 	pending eventSet
 }
 
@@ -23,11 +23,11 @@ type SRQ struct {
 type SRQAttr struct {
 	MaxWR  int
 	MaxSGE int
-	Limit  int // raise EventSRQLimitReached when fewer are left; 0 is off
+	Limit  int // raise EventSRQLimitReached when fewer are left; 0: off
 }
 
-// CreateSRQ makes a shared receive queue. The limit is not looked at, as with
-// ibv_create_srq: an SRQ is created empty; arm it by Modify.
+// CreateSRQ makes a shared receive queue. It ignores the limit, as ibv_create_srq does, because a
+// new SRQ is empty; Modify arms it.
 func (e *Engine) CreateSRQ(pd *mem.PD, a SRQAttr, userData any) (*SRQ, error) {
 	const op = "create SRQ"
 	switch {
@@ -45,8 +45,8 @@ func (e *Engine) CreateSRQ(pd *mem.PD, a SRQAttr, userData any) (*SRQ, error) {
 	return s, nil
 }
 
-// PostRecv queues a receive work request. QPs that wait in RNR are not
-// notified: the peer tries again.
+// PostRecv queues a receive work request. It does not notify QPs that sent an RNR NAK: their peers
+// try again.
 func (s *SRQ) PostRecv(wr *RecvWR) error {
 	locked := s.lock()
 	err := s.post(wr)
@@ -65,8 +65,8 @@ func (s *SRQ) post(wr *RecvWR) error {
 	return nil
 }
 
-// take hands out the oldest request to a QP of e and watches the limit, which is disarmed
-// when it fires (IBTA 10.2.9.2).
+// take hands out the oldest request to a QP of e. Below the limit it raises the limit event, once,
+// and disarms it (IBTA 10.2.9.2).
 func (s *SRQ) take(e *Engine) *recvWQE {
 	locked := s.lock()
 	w := s.q.take()
@@ -92,10 +92,10 @@ func (s *SRQ) giveBack(w *recvWQE) {
 	s.unlock(locked)
 }
 
-// Modify arms the limit event or resizes the queue (ibv_modify_srq). A
-// negative argument leaves that attribute as it is. The limit may not exceed
-// the size, nor the size go below what is posted; if either is wrong, nothing
-// changes. A limit above what is posted fires at the next receive.
+// Modify arms the limit event or resizes the queue (ibv_modify_srq). A negative argument leaves its
+// attribute as it is. The limit may not exceed the size, and the size may not fall below the
+// requests in use; on error nothing changes. A limit above what is posted fires at the next
+// receive.
 func (s *SRQ) Modify(limit, maxWR int) error {
 	const op = "modify SRQ"
 	defer s.unlock(s.lock())
@@ -123,19 +123,18 @@ func (s *SRQ) Modify(limit, maxWR int) error {
 	return nil
 }
 
-// Query returns the attributes; a limit that fired reads 0.
+// Query returns the attributes. A limit that has fired reads 0.
 func (s *SRQ) Query() SRQAttr {
 	defer s.unlock(s.lock())
 	return SRQAttr{MaxWR: s.q.capacity, MaxSGE: s.q.maxSGE, Limit: s.limit}
 }
 
-// UserData returns what was given to CreateSRQ.
+// UserData returns the userData argument of CreateSRQ.
 func (s *SRQ) UserData() any { return s.userData }
 
-// Destroy fails with ErrBusy while QPs use the SRQ. Receives that are still
-// posted are dropped without a completion. It is a command of the home. Events of the SRQ in the
-// home are dropped; if the SRQ is shared, another engine may have one, whose receiver looks whether
-// the SRQ is still there.
+// Destroy removes the SRQ, or fails with ErrBusy while QPs use it. Only the home may call it.
+// Posted receives are dropped without completions, as are the SRQ's events in the home; other
+// engines drop theirs when they come to them.
 func (s *SRQ) Destroy() error {
 	if users, ok := s.end(); !ok {
 		if users < 0 {

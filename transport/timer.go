@@ -1,29 +1,28 @@
 package transport
 
-// timerID names the timers of a QP.
+// timerID identifies a timer of a QP.
 type timerID uint8
 
 const (
-	timerAck     timerID = iota // requester: oldest unacknowledged packet
+	timerAck     timerID = iota // requester: no answer for a few round trips
 	timerProbe                  // requester: nothing answered for a few round trips
-	timerRNR                    // requester: wait after an RNR NAK
+	timerRNR                    // responder: repeat a gap's sequence NAK
 	timerNAK                    // responder: repeat the sequence NAK of a gap
 	timerLinger                 // responder: end of the linger after a fatal NAK
-	timerPace                   // congestion control: the rate admits more data
-	timerFlight                 // requester: what was sent without an answer is gone
-	timerMissing                // requester: what is missing is lost, though nothing shows it
+	timerPace                   // congestion control: the rate permits more data
+	timerFlight                 // requester: unanswered packets have left the network
+	timerMissing                // requester: missing packets count as lost
 	numTimers
 )
 
-// qpTimers are the timers of one QP: when each is due, and the QP's place in
-// the engine's queue.
+// qpTimers holds the due times of a QP's timers, and its place in the engine's queue.
 type qpTimers struct {
 	set uint8
 	pos int32            // index in the queue plus 1; 0 if not there
-	at  [numTimers]int64 // valid where the bit of set is
+	at  [numTimers]int64 // valid if the timer's bit in set is 1
 }
 
-// next returns when the first timer is due.
+// next returns when the next timer is due.
 func (t *qpTimers) next() (at int64, ok bool) {
 	for id, bits := 0, t.set; bits != 0; id, bits = id+1, bits>>1 {
 		if bits&1 != 0 && (!ok || t.at[id] < at) {
@@ -33,12 +32,11 @@ func (t *qpTimers) next() (at int64, ok bool) {
 	return at, ok
 }
 
-// timerQueue orders the QPs by their next timer. It is a heap that is brought
-// up to date lazily: an entry's time is never later than the QP's next timer,
-// but may be earlier. Pushing a timer back, or stopping it, which is what
-// every packet does to the ACK timer, is a store; an entry moves at most once
-// a timeout, when its old time has come to the top. So a packet costs O(1),
-// and expiry is exact to the nanosecond, as tests in virtual time want it.
+// timerQueue orders the QPs by their next timer. It is a heap with lazy updates: an entry's time is
+// never later than the QP's next timer, but may be earlier. Every packet delays or stops the ACK
+// timer, which is just a store. An entry moves at most once per timeout, when its old time comes to
+// the top. So a packet costs O(1), and timers expire to the nanosecond, as tests in virtual time
+// need.
 type timerQueue struct {
 	heap []timerEntry // timerFan-ary, least first
 }
@@ -48,12 +46,11 @@ type timerEntry struct {
 	qp *QP
 }
 
-// timerFan is the number of children of a heap node: 4 entries are a cache
-// line.
+// timerFan is the number of children of a heap node: 4 entries fill a cache line.
 const timerFan = 4
 
-// setTimer makes timer id of the QP due at at, which must lie in the future
-// when a timer's own handler sets it.
+// setTimer makes timer id of the QP due at at. A timer's own handler must set it to a time in the
+// future.
 func (qp *QP) setTimer(id timerID, at int64) {
 	t := &qp.timers
 	t.at[id] = at
@@ -61,7 +58,7 @@ func (qp *QP) setTimer(id timerID, at int64) {
 	qp.timersSet(at)
 }
 
-// timersSet notes that timers of the QP were set, the first of them for at.
+// timersSet notes that timers of the QP were set, the earliest of them for at.
 func (qp *QP) timersSet(at int64) {
 	q := &qp.e.timers
 	if i := int(qp.timers.pos) - 1; i < 0 {
@@ -75,10 +72,10 @@ func (qp *QP) timersSet(at int64) {
 // stopTimer stops timer id of the QP.
 func (qp *QP) stopTimer(id timerID) { qp.timers.set &^= 1 << id }
 
-// timerSet reports whether timer id of the QP runs.
+// timerSet reports whether timer id of the QP is running.
 func (qp *QP) timerSet(id timerID) bool { return qp.timers.set&(1<<id) != 0 }
 
-// up places x at index i or nearer to the root.
+// up places x at index i or closer to the root.
 func (q *timerQueue) up(i int, x timerEntry) {
 	for i > 0 {
 		parent := (i - 1) / timerFan
@@ -118,8 +115,8 @@ func (q *timerQueue) put(i int, x timerEntry) {
 	x.qp.timers.pos = int32(i + 1)
 }
 
-// first returns the QP whose timer is due next, and when. It drops and moves
-// entries whose timers were stopped or pushed back.
+// first returns the QP whose timer is due next, and its time. It drops or moves entries whose
+// timers were stopped or delayed.
 func (q *timerQueue) first() (qp *QP, at int64) {
 	for len(q.heap) > 0 {
 		top := q.heap[0]
@@ -136,7 +133,7 @@ func (q *timerQueue) first() (qp *QP, at int64) {
 	return nil, 0
 }
 
-// removeAt takes an entry out.
+// removeAt removes the entry at index i.
 func (q *timerQueue) removeAt(i int) {
 	q.heap[i].qp.timers.pos = 0
 	n := len(q.heap) - 1
@@ -153,7 +150,7 @@ func (q *timerQueue) removeAt(i int) {
 	q.down(i, last)
 }
 
-// dropTimers stops all timers of a QP that goes away.
+// dropTimers stops all timers of a QP and removes it from the queue.
 func (qp *QP) dropTimers() {
 	qp.timers.set = 0
 	if p := qp.timers.pos; p != 0 {
@@ -161,14 +158,13 @@ func (qp *QP) dropTimers() {
 	}
 }
 
-// HandleTimeout runs the timers that are due at now. The caller has handled all
-// packets that had arrived by then: a timer takes it that there are no others.
+// HandleTimeout runs the timers due at now. The caller must have handled all packets that had
+// arrived by then, since a timer assumes that there are no others.
 func (e *Engine) HandleTimeout(now int64) { e.HandleTimeoutUntil(now, now) }
 
-// HandleTimeoutUntil runs, at the time now, the timers that were due at horizon,
-// up to which the caller has handled all packets. It is for callers that packets
-// reach faster than they can handle them: there never is a moment at which
-// nothing waits.
+// HandleTimeoutUntil runs, at time now, the timers that were due at horizon. The caller has handled
+// all packets up to horizon. It is for callers that receive packets faster than they handle them,
+// and never see an empty queue.
 func (e *Engine) HandleTimeoutUntil(now, horizon int64) {
 	e.now = now
 	for {
@@ -186,13 +182,13 @@ func (e *Engine) HandleTimeoutUntil(now, horizon int64) {
 	}
 }
 
-// NextTimeout returns when HandleTimeout is due, or false if no timer runs.
+// NextTimeout returns when HandleTimeout is due, or false if no timer is running.
 func (e *Engine) NextTimeout() (at int64, ok bool) {
 	qp, at := e.timers.first()
 	return at, qp != nil
 }
 
-// onTimer dispatches an expired timer to its owner.
+// onTimer passes an expired timer to its owner.
 func (qp *QP) onTimer(now int64, id timerID) {
 	switch id {
 	case timerAck:

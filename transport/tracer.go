@@ -2,8 +2,8 @@ package transport
 
 import "github.com/goroce/goroce/ib"
 
-// Tracer receives protocol events. Methods are called with the engine's lock
-// held and must not call back into it.
+// Tracer receives protocol events. The engine calls it with the shell's lock held; methods must not
+// call back into the engine.
 type Tracer interface {
 	Trace(TraceEvent)
 }

@@ -2,16 +2,15 @@ package transport
 
 import "github.com/goroce/goroce/ib"
 
-// handleUC takes one packet of an unreliable connection. Nothing is
-// acknowledged: a message with a packet missing is dropped, and the next first
-// packet starts a new one whatever happened before (IBTA 9.8.2.2; rxe also loses the
-// message after one whose last packet is missing). The receive request of a
-// dropped message serves the next one.
+// handleUC handles one packet of an unreliable connection. It acknowledges nothing. A message with
+// a missing packet is dropped, and the next first packet starts a new one whatever came before
+// (IBTA 9.8.2.2; rxe also loses the message after one whose last packet is missing). The receive
+// request of a dropped message serves the next one.
 func (qp *QP) handleUC(now int64, p *ib.Packet) {
 	r := &qp.resp
 	if (qp.state == StateRTR || qp.watchFirst) && p.PSN.InRange(psnOf(r.base), minNearGap) {
-		// Packets may have been lost before it, but one that has nothing to do with
-		// the connection's first PSN is not the peer's.
+		// Packets may have been lost before it, but one far from the connection's first PSN is not
+		// the peer's.
 		qp.commEstablished()
 	}
 	info := p.Opcode.Info()
@@ -43,9 +42,9 @@ func (qp *QP) handleUC(now int64, p *ib.Packet) {
 	}
 }
 
-// refuseUnreliable drops a message that cannot be delivered. What is wrong with
-// the peer's request stays without consequence here (IBTA 9.9.3, class D); what
-// is wrong with the local receive queue ends the QP (class A).
+// refuseUnreliable drops a message that cannot be delivered. An error in the peer's request has no
+// consequence here (IBTA 9.9.3, class D); an error in the local receive queue ends the QP (class
+// A).
 func (r *responder) refuseUnreliable(now int64, p *ib.Packet, v verdict) {
 	qp := r.qp
 	c := &qp.e.counters
@@ -57,7 +56,7 @@ func (r *responder) refuseUnreliable(now int64, p *ib.Packet, v verdict) {
 		qp.noRecv++
 		r.drop(now, p, "no receive request, or too small")
 		if v == badLength && qp.srq != nil {
-			// Class E: a request of an SRQ is not kept for this QP but reported.
+			// Class E: the request of an SRQ is not kept for this QP but completed with an error.
 			r.failRecv(WCLocalLenErr, vendor)
 		}
 	case badAccess:

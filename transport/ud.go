@@ -2,11 +2,10 @@ package transport
 
 import "github.com/goroce/goroce/ib"
 
-// handleUD takes one datagram whose Q_Key is right. Whatever is wrong with it, it is dropped and the
-// QP goes on; only receive requests with bad buffers and a full CQ end it. A
-// datagram that is too long for the next receive request is dropped and the
-// request kept (IBTA 9.9.3, class D), so a request with less room than the GRH
-// area blocks the queue, as it does on rxe.
+// handleUD handles one datagram with the right Q_Key. It drops bad datagrams and the QP continues;
+// only receive requests with bad buffers and a full CQ end it. A datagram too long for the next
+// receive request is dropped and the request kept (IBTA 9.9.3, class D). So a request with less
+// room than the GRH area blocks the queue, as it does on rxe.
 func (qp *QP) handleUD(now int64, p *ib.Packet, rx *RxPacket) {
 	r := &qp.resp
 	info := p.Opcode.Info()
@@ -25,7 +24,7 @@ func (qp *QP) handleUD(now int64, p *ib.Packet, rx *RxPacket) {
 	}
 }
 
-// doDatagram places a datagram behind its GRH area and completes it.
+// doDatagram places a datagram behind its GRH area and completes the receive request.
 func (r *responder) doDatagram(p *ib.Packet, info *ib.OpcodeInfo, rx *RxPacket) verdict {
 	m := &r.msg
 	if m.cur.Left() < uint64(ib.GRHBytes+len(p.Payload)) {

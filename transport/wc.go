@@ -55,10 +55,10 @@ func (s WCStatus) String() string {
 	return fmt.Sprintf("WCStatus(%d)", uint8(s))
 }
 
-// WCOpcode says what completed (ibv_wc_opcode).
+// WCOpcode says which operation completed (ibv_wc_opcode).
 type WCOpcode uint8
 
-// The opcodes; receive opcodes have the bit WCRecv.
+// The opcodes. Receive opcodes have the bit WCRecv set.
 const (
 	WCSend WCOpcode = iota
 	WCWrite
@@ -83,8 +83,8 @@ const (
 	WCWithInv WCFlags = 1 << 3
 )
 
-// WC is a work completion. With a status other than WCSuccess only ID, Status,
-// QPN and VendorErr are valid.
+// WC is a work completion. Unless Status is WCSuccess, only ID, Status, QPN and VendorErr are
+// valid.
 type WC struct {
 	ID        uint64
 	Status    WCStatus
@@ -93,15 +93,15 @@ type WC struct {
 	SL        uint8   // UD receives: SLRoCEv2IPv4 or SLRoCEv2IPv6; otherwise 0
 	QPN       ib.QPN  // local QP
 	SrcQP     ib.QPN  // UD
-	ByteLen   uint32  // bytes received (with the 40 of the GRH area), or sent
+	ByteLen   uint32  // bytes received (including the 40 of the GRH area), or sent
 	Imm       uint32  // with WCWithImm
 	InvKey    ib.RKey // with WCWithInv: the key that the peer invalidated
 	VendorErr uint32  // the syndrome or internal reason behind the status
 }
 
-// What WC.SL says of the packet of a UD receive, where Ethernet has no service level: bit 3 is UDP, and
-// below is the kind of IP header, 1 for IPv6 and 2 for IPv4. That is what ConnectX adapters report, and programs that
-// look into the GRH by themselves (UCX) go by; rdma_rxe reports 0.
+// Values of WC.SL for UD receives, which describe the packet since Ethernet has no service level:
+// bit 3 is UDP, and the low bits are the kind of IP header, 1 for IPv6 and 2 for IPv4. ConnectX
+// adapters report these, and UCX relies on them to parse the GRH; rdma_rxe reports 0.
 const (
 	SLRoCEv2IPv4 = 8 | 2
 	SLRoCEv2IPv6 = 8 | 1

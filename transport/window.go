@@ -2,26 +2,25 @@ package transport
 
 import "github.com/goroce/goroce/ib"
 
-// window bounds the packets that are sent, or asked for by a READ, and not
-// acknowledged. The bound is there because a datagram receiver has a socket
-// buffer and no back pressure. Loss halves it, a timeout quarters it, and each
-// window that is acknowledged adds a packet.
+// window bounds the packets sent, or requested by READs, and not acknowledged, because a datagram
+// receiver has a socket buffer and no back pressure. A loss halves it, single losses that are
+// resent alone take 3/10, a timeout leaves a quarter, and each acknowledged window adds a packet.
 type window struct {
 	size     int // packets
 	max      int
 	ackEvery int // packets between two AckReqs, at most
 	acked    int // packets acknowledged since the last growth
-	before   int // size before losses of which nothing said that there was no room; 0 if it need not be known
-	// For packets of long messages the bound is size<<long, since what keeps both ends at work is
-	// bytes then, and a path with a small MTU has more packets. Only where these
-	// travel as large datagrams: to a receiver that takes each by itself they are as many packets.
+	before   int // size before losses that may not mean lack of room; 0 if not needed
+	// For packets of long messages the bound is size<<long: bytes keep both ends busy, and a path
+	// with a small MTU has more packets for the same bytes. This holds only if the packets travel
+	// as large datagrams; a receiver that gets each by itself has as many packets to handle.
 	long uint8
-	// Control by delay: the window doubles in each round trip, at the beginning of a connection; or
-	// it is what control says, and losses change nothing.
+	// Control by delay: doubling says that the window doubles each round trip at the start of a
+	// connection; ruled says that control sets the window, and losses do not change it.
 	doubling, ruled bool
 }
 
-// bound returns how many packets may be unacknowledged, or asked for, when one of r is sent.
+// bound returns how many packets may be unacknowledged or requested when one of r is sent.
 func (w *window) bound(r *sendWQE) int {
 	if r.length >= longBytes {
 		return w.size << w.long
@@ -29,7 +28,7 @@ func (w *window) bound(r *sendWQE) int {
 	return w.size
 }
 
-// interval returns how many packets there are between two AckReqs of r, at most.
+// interval returns the most packets between two AckReqs of r.
 func (w *window) interval(r *sendWQE) int {
 	if r.length >= longBytes {
 		return w.ackEvery << w.long
@@ -37,7 +36,7 @@ func (w *window) interval(r *sendWQE) int {
 	return w.ackEvery
 }
 
-// newWindow returns the full window of a QP.
+// newWindow returns the initial window of a QP: the full one, unless control by delay starts small.
 func newWindow(qp *QP) window {
 	var w window
 	w.limit(qp)
@@ -48,10 +47,10 @@ func newWindow(qp *QP) window {
 	return w
 }
 
-// ruledAsks is how many answers are asked for in a window that control by delay rules.
+// ruledAsks is how many answers are requested per window that control by delay rules.
 const ruledAsks = 8
 
-// limit takes over the bound that attribute, tuning or default set.
+// limit applies the bound from attribute, tuning or default.
 func (w *window) limit(qp *QP) {
 	if w.ruled {
 		return
@@ -92,20 +91,20 @@ func (w *window) onAck(n int) {
 	}
 }
 
-// rule makes the window n packets, and lets nothing else change it until release.
+// rule sets the window to n packets, and lets nothing else change it until release.
 func (w *window) rule(n int) {
 	w.size, w.max, w.long, w.ruled, w.doubling = n, n, 0, true, false
 	w.ackEvery = max(n/ruledAsks, 1)
 }
 
-// release makes it the full window again.
+// release restores the full window.
 func (w *window) release(qp *QP) {
 	w.ruled = false
 	w.limit(qp)
 	w.size = w.max
 }
 
-// onRun is onAck for n packets, one at a time.
+// onRun does what n calls of onAck(1) do.
 func (w *window) onRun(n int) {
 	for n > 0 && w.size != w.max {
 		k := min(n, max(w.size-w.acked, 1))
@@ -114,10 +113,10 @@ func (w *window) onRun(n int) {
 	}
 }
 
-// onLoss closes the window after a packet was lost.
+// onLoss halves the window after a packet was lost.
 func (w *window) onLoss() { w.shrink(2) }
 
-// onLossOfFew closes it for single packets that were lost, which are sent again by themselves.
+// onLossOfFew reduces it by 3/10 after single packets were lost, which are resent alone.
 func (w *window) onLossOfFew() {
 	if w.ruled {
 		return
@@ -127,13 +126,13 @@ func (w *window) onLossOfFew() {
 	w.acked = 0
 }
 
-// onTimeout closes it further after nothing came back at all.
+// onTimeout quarters it after no answer came at all.
 func (w *window) onTimeout() {
 	w.before = 0
 	w.shrink(4)
 }
 
-// reopen undoes what was done for losses that were not for want of room.
+// reopen undoes reductions for losses that were not due to lack of room.
 func (w *window) reopen(size int) { w.size = max(w.size, min(size, w.max)) }
 
 func (w *window) shrink(by int) {
@@ -145,8 +144,8 @@ func (w *window) shrink(by int) {
 	w.acked = 0
 }
 
-// creditState is end-to-end flow control (IBTA 9.7.7.2): the responder tells
-// in its ACKs how many receive requests it has.
+// creditState is end-to-end flow control (IBTA 9.7.7.2): the responder's ACKs say how many receive
+// requests it has.
 type creditState struct {
 	sent  ib.MSN // messages sent, counted as the responder counts
 	limit ib.MSN // number of the first message without a credit
@@ -162,8 +161,8 @@ func (c *creditState) update(h ib.AETH) {
 	}
 }
 
-// lacks reports whether message n has no credit. It may then be sent only if
-// nothing else is outstanding: its ACK, or RNR NAK, tells more.
+// lacks reports whether message n has no credit. It may then be sent only if nothing else is
+// outstanding: its ACK or RNR NAK brings news.
 func (c *creditState) lacks(n ib.MSN) bool {
 	return c.used && (n&ib.PSNMask).Diff(c.limit) >= 0
 }

@@ -54,17 +54,16 @@ const (
 	SendInline    SendFlags = 1 << 3 // copy the payload when posting
 )
 
-// SendWR is a send work request. Which fields matter depends on Opcode and on
-// the QP's type; the others are ignored. The engine copies the request, SGList
-// included, when it is posted.
+// SendWR is a send work request. Opcode and the QP's type decide which fields matter; the others
+// are ignored. Posting copies the request, including SGList.
 type SendWR struct {
 	ID     uint64
 	Opcode WROpcode
 	Flags  SendFlags
 	SGList []SGE
-	// Inline, if not nil and SendInline is set, is the payload itself; SGList
-	// is then ignored. Without it, SendInline copies what SGList names when the
-	// request is posted, and the memory may be used again at once.
+	// Inline, if not nil and SendInline is set, is the payload; SGList is then ignored. Without
+	// Inline, SendInline copies the memory that SGList names when the request is posted, so that
+	// the caller may reuse it at once.
 	Inline []byte
 
 	Imm           uint32  // SEND_WITH_IMM, RDMA_WRITE_WITH_IMM
@@ -86,9 +85,8 @@ type SendWR struct {
 	AtomicWriteVal [8]byte // ATOMIC_WRITE when SGList is empty
 }
 
-// BindMW is the argument of a BIND_MW work request: bind the type 2 window MW
-// to Length bytes at Addr of Region. NewRKey is the window's key with a new
-// low byte, as ibv_inc_rkey makes it.
+// BindMW is the argument of a BIND_MW work request: it binds the type 2 window MW to Length bytes
+// at Addr of Region. NewRKey is the window's key with a new low byte, as ibv_inc_rkey makes it.
 type BindMW struct {
 	MW      *mem.Window
 	Region  *mem.Region

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Algorithm names a controller and its parameters.
+// Algorithm identifies a controller and its parameters.
 type Algorithm uint8
 
 // The algorithms.
 const (
-	None          Algorithm = iota // never limits
+	None          Algorithm = iota // DCQCN with the parameters of its paper
 	DCQCNPaper                     // DCQCN with the profile of its paper
 	DCQCNMellanox                  // DCQCN with the defaults of ConnectX
 	ByDelay                        // Delay
@@ -19,7 +19,7 @@ const (
 
 var algorithmNames = [numAlgorithms]string{"none", "dcqcn-paper", "dcqcn-mellanox", "delay"}
 
-// String returns the name that [ParseAlgorithm] takes.
+// String returns the name that [ParseAlgorithm] accepts.
 func (a Algorithm) String() string {
 	if a < numAlgorithms {
 		return algorithmNames[a]
@@ -30,7 +30,7 @@ func (a Algorithm) String() string {
 // Algorithms returns the names of all algorithms.
 func Algorithms() []string { return algorithmNames[:] }
 
-// ParseAlgorithm returns the algorithm of a name.
+// ParseAlgorithm returns the algorithm named s.
 func ParseAlgorithm(s string) (Algorithm, error) {
 	for i, n := range algorithmNames {
 		if n == s {
@@ -40,38 +40,36 @@ func ParseAlgorithm(s string) (Algorithm, error) {
 	return None, fmt.Errorf("%q is not a congestion control: there are %v", s, Algorithms())
 }
 
-// DefaultLineRate is assumed of a port whose rate nobody said. A rate that is
-// too high costs a few more cuts at the first congestion, one that is too low
-// bounds a QP while it recovers.
+// DefaultLineRate is assumed for a port of unknown rate. A rate that is too high costs a few more
+// cuts at the first congestion; one that is too low bounds a QP while it recovers.
 const DefaultLineRate = 10 * Gbps
 
-// Config selects the congestion control of QPs. The zero value is none.
+// Config selects the congestion control of QPs. The zero value selects none.
 type Config struct {
 	Algorithm Algorithm
-	// LineRate is the rate of the port; 0 is DefaultLineRate.
+	// LineRate is the rate of the port; 0 means DefaultLineRate.
 	LineRate Rate
-	// StartRate limits a QP from its first packet on; 0 sends without limit
-	// until the first CNP, as DCQCN does.
+	// StartRate limits a QP from its first packet on; 0 means no limit until the first CNP, as in
+	// DCQCN.
 	StartRate Rate
-	// Capped paces a QP at LineRate when nothing else limits it, as the port of
-	// a NIC does. Without, it hands over all that its window admits, which a
-	// socket takes with fewer calls, and the queue before the wire is deep.
+	// Capped paces a QP at LineRate when nothing else limits it, as a NIC's port does. Otherwise a
+	// QP hands over all that its window admits: a socket needs fewer calls for that, but the queue
+	// before the wire is deep.
 	Capped bool
-	// CutOnNAK makes a sequence NAK, received or implied, cut the rate as a CNP
-	// does, whatever the profile says (ConnectX-5 and 6 do).
+	// CutOnNAK makes a sequence NAK, received or implied, cut the rate as a CNP does, whatever the
+	// profile says. ConnectX-5 and 6 do that.
 	CutOnNAK bool
-	// Burst is how much sending time a batch is worth; 0 is BurstNs of the
-	// package, negative sends packet by packet (for simulations, where timers
-	// are exact and cost no system call).
+	// Burst is the sending time of a batch; 0 means BurstNs. Negative sends packet by packet, for
+	// simulations, where timers are exact and cost no system call.
 	Burst time.Duration
-	// Profile replaces the parameters of the algorithm; nil for its own.
+	// Profile replaces the parameters of the algorithm; nil keeps them.
 	Profile *Profile
-	// Target is how long packets may wait on the way, for ByDelay; 0 is DefaultTarget. It must
-	// be longer than what hosts add to a round trip.
+	// Target is how long packets may wait on the way, for ByDelay; 0 means DefaultTarget. It must
+	// exceed what hosts add to a round trip.
 	Target time.Duration
 }
 
-// Check says what is wrong with c.
+// Check reports what is wrong with c.
 func (c *Config) Check() error {
 	switch {
 	case c.Algorithm >= numAlgorithms:
@@ -90,11 +88,11 @@ func (c *Config) Check() error {
 	return nil
 }
 
-// maxBurst bounds a batch: more than a second's worth is no pacing.
+// maxBurst bounds a batch, and the target: more than a second's worth is no pacing.
 const maxBurst = time.Second
 
-// New returns a controller by notifications for one QP, nil if c says none. c has passed Check.
-// For ByDelay there is NewDelay.
+// New returns the DCQCN controller of one QP, or nil for None and ByDelay; ByDelay has NewDelay. c
+// must have passed Check.
 func (c *Config) New() Controller {
 	if c.Algorithm == None || c.Algorithm == ByDelay {
 		return nil
@@ -121,8 +119,7 @@ func (c *Config) line() Rate {
 	return c.LineRate
 }
 
-// Cap returns the rate of a QP that its controller does not limit; 0 is
-// without limit.
+// Cap returns the rate of a QP that its controller does not limit; 0 means no limit.
 func (c *Config) Cap() Rate {
 	if c.Capped {
 		return c.line()

@@ -12,11 +12,11 @@ const (
 // Gbit returns the rate in Gb/s.
 func (r Rate) Gbit() float64 { return float64(r) / float64(Gbps) }
 
-// Controller limits one QP. The engine reports events in the order of time,
-// and asks Rate before it sends.
+// Controller limits one QP. The engine reports events in order of time, and calls Rate before it
+// sends.
 type Controller interface {
-	// OnSend reports that bytes, counted as on an Ethernet cable, left for the
-	// wire in packets that the rate applies to.
+	// OnSend reports that bytes, counted as on an Ethernet cable, were sent in packets to which the
+	// rate applies.
 	OnSend(now int64, bytes int)
 	// OnCNP reports a congestion notification for the QP.
 	OnCNP(now int64)
@@ -25,20 +25,20 @@ type Controller interface {
 	// OnTimeout reports an ACK timeout.
 	OnTimeout(now int64)
 
-	// Rate is the rate allowed now; 0 means no limit.
+	// Rate returns the rate permitted now; 0 means no limit.
 	Rate(now int64) Rate
 
-	// State is a snapshot as of now, for tests, plots and counters.
+	// State returns a snapshot at now, for tests, plots and counters.
 	State(now int64) State
 }
 
-// State is what a controller knows. The fields that it does not have are 0.
+// State is the state of a controller. Fields that it does not use are 0.
 type State struct {
 	Current, Target      Rate
 	Alpha                float64
 	TimeSteps, ByteSteps int    // increase steps since the last cut
 	Limiting             bool   // false: the QP may send as fast as it can
 	Cuts                 uint64 // rate cuts so far
-	BaseNs               int64  // the shortest round trip
+	BaseNs               int64  // shortest round trip
 	Window               int    // packets
 }

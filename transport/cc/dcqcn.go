@@ -2,9 +2,8 @@ package cc
 
 import "math"
 
-// DCQCN is the reaction point of DCQCN for one QP. All its timers are
-// evaluated lazily: a call with a later now first does what fell due since the
-// last call, so that no timer event is needed and an idle QP costs nothing.
+// DCQCN is DCQCN's reaction point for one QP. It evaluates its timers lazily: each call first does
+// what fell due since the last one, so that no timer event is needed and an idle QP costs nothing.
 type DCQCN struct {
 	p    Profile
 	line Rate // rate of the port, the upper bound
@@ -18,33 +17,33 @@ type DCQCN struct {
 	nextIncreaseAt int64
 	lastCutAt      int64
 	cutEver        bool
-	cnpInPeriod    bool // a CNP since the last alpha update
-	cutPending     bool // a CNP inside the decrease gap
+	cnpInPeriod    bool // a CNP came since the last alpha update
+	cutPending     bool // a CNP came inside the decrease gap
 
 	sent      int64 // bytes since the last step of the byte counter
 	timeSteps int   // increase steps by time since the last cut
 	byteSteps int   // increase steps by bytes since the last cut
 	cuts      uint64
 
-	startPending bool // StartRate was given: the increase timer starts with the first event
+	startPending bool // StartRate was set: the first event starts the increase timer
 }
 
-// NewDCQCN returns a controller for a port of the given line rate. It does not
-// limit before the first CNP.
+// NewDCQCN returns a controller for a port of the given line rate. It sets no limit before the
+// first CNP.
 func NewDCQCN(p Profile, line Rate) *DCQCN {
 	return &DCQCN{p: p, line: line, current: float64(line), target: float64(line), alpha: p.InitialAlpha}
 }
 
-// startAt limits the QP to r until the increase has brought it to line rate.
+// startAt limits the QP to r until the increase reaches line rate.
 func (d *DCQCN) startAt(r Rate) {
 	d.current, d.target = float64(r), float64(r)
 	d.limiting, d.startPending = true, true
 }
 
-// gain is g, the weight of the newest period in alpha.
+// gain returns g, the weight of the newest period in alpha.
 func (d *DCQCN) gain() float64 { return float64(d.p.GainNum) / float64(d.p.GainDen) }
 
-// advance does what the timers owe up to now.
+// advance runs the timers that are due at now.
 func (d *DCQCN) advance(now int64) {
 	if d.startPending {
 		d.startPending = false
@@ -65,7 +64,7 @@ func (d *DCQCN) advance(now int64) {
 	}
 }
 
-// advanceAlpha lets alpha decay for each whole period without a CNP.
+// advanceAlpha decays alpha for each full period without a CNP.
 func (d *DCQCN) advanceAlpha(now int64) {
 	if !d.cutEver || now < d.nextAlphaAt {
 		return
@@ -79,11 +78,12 @@ func (d *DCQCN) advanceAlpha(now int64) {
 	d.alpha *= math.Pow(1-d.gain(), float64(periods))
 }
 
-// leastGapNs is half of the time that the paper has a receiver wait between two CNPs: they may come closer than they were sent.
+// leastGapNs is half of the paper's gap between a receiver's CNPs, which may arrive closer than
+// sent.
 const leastGapNs = 25e3
 
-// OnCNP cuts the rate, or, within the decrease gap of the last cut, notes that
-// the next one is due. Without such a gap a CNP that comes sooner than two of a receiver can does nothing.
+// OnCNP cuts the rate or, within the decrease gap of the last cut, notes that the next cut is due.
+// With no decrease gap it ignores a CNP that comes sooner than any receiver sends two.
 func (d *DCQCN) OnCNP(now int64) {
 	d.advance(now)
 	if d.p.DecreaseGap == 0 && d.cutEver && now < d.lastCutAt+leastGapNs {
@@ -97,9 +97,8 @@ func (d *DCQCN) OnCNP(now int64) {
 	d.cut(now)
 }
 
-// raiseAlpha counts the CNP in alpha. The paper does so for each CNP and then
-// restarts the period; with a decrease gap (ConnectX) alpha is an average over
-// fixed periods, of which each counts once.
+// raiseAlpha counts the CNP in alpha. The paper does so for each CNP, and then restarts the period.
+// With a decrease gap (ConnectX) alpha averages over fixed periods, each of which counts once.
 func (d *DCQCN) raiseAlpha(now int64) {
 	if d.p.DecreaseGap == 0 {
 		d.alpha = (1-d.gain())*d.alpha + d.gain()
@@ -112,7 +111,7 @@ func (d *DCQCN) raiseAlpha(now int64) {
 	}
 }
 
-// cut lowers the rate (paper, equation 1) and restarts the recovery.
+// cut reduces the rate (paper, equation 1) and restarts the recovery.
 func (d *DCQCN) cut(now int64) {
 	if !d.cutEver {
 		d.cutEver = true
@@ -128,8 +127,8 @@ func (d *DCQCN) cut(now int64) {
 	d.nextIncreaseAt = now + int64(d.p.IncreasePeriod)
 }
 
-// increase is one step of recovery: fast recovery halves the way back to the
-// target, then the target itself rises (paper, equations 3 and 4).
+// increase is one step of recovery. Fast recovery halves the distance to the target; later steps
+// raise the target as well (paper, equations 3 and 4).
 func (d *DCQCN) increase() {
 	f := d.p.FastRecovery
 	switch {
@@ -142,15 +141,14 @@ func (d *DCQCN) increase() {
 	}
 	d.target = min(d.target, float64(d.line))
 	d.current = min((d.target+d.current)/2, float64(d.line))
-	// Within one additive step of the line rate the limit has no effect any
-	// more.
+	// Within an eighth of an additive step of line rate the limit no longer has any effect.
 	if d.target >= float64(d.line) && float64(d.line)-d.current < float64(d.p.AdditiveIncrease)/8 {
 		d.current = float64(d.line)
 		d.limiting = false
 	}
 }
 
-// OnSend advances the byte counter.
+// OnSend counts bytes towards increase steps.
 func (d *DCQCN) OnSend(now int64, bytes int) {
 	if !d.limiting {
 		return
@@ -164,17 +162,17 @@ func (d *DCQCN) OnSend(now int64, bytes int) {
 	}
 }
 
-// OnNAK cuts the rate if the profile says so.
+// OnNAK cuts the rate if the profile has CutOnNAK.
 func (d *DCQCN) OnNAK(now int64) {
 	if d.p.CutOnNAK {
 		d.OnCNP(now)
 	}
 }
 
-// OnTimeout does nothing: go-back-N has already emptied the wire.
+// OnTimeout does nothing, because go-back-N has already emptied the wire.
 func (d *DCQCN) OnTimeout(int64) {}
 
-// Rate returns the current rate, 0 while nothing limits the QP.
+// Rate returns the current rate, or 0 without a limit.
 func (d *DCQCN) Rate(now int64) Rate {
 	d.advance(now)
 	if !d.limiting {
@@ -183,7 +181,7 @@ func (d *DCQCN) Rate(now int64) Rate {
 	return Rate(d.current)
 }
 
-// State returns the state as of now.
+// State returns the state at now.
 func (d *DCQCN) State(now int64) State {
 	d.advance(now)
 	return State{

@@ -6,89 +6,88 @@ import (
 	"time"
 )
 
-// Round is what one round trip showed: of a packet that asked for an answer, from when it left
-// until the answer came. One packet is timed at a time.
+// Round is what one round trip showed: of a packet that requested an answer, from its departure to
+// the answer. One packet is timed at a time.
 type Round struct {
 	RTT      int64 // ns
-	Arrived  int   // packets that the peer was found to have since the packet left
-	ArriveNs int64 // and in what time: since what it was known to have when the packet left
-	Sent     int   // packets that left since the packet of the round before had
-	SendNs   int64 // and in what time; 0 if that is not known
-	Bytes    int   // mean length of these on an Ethernet cable
-	GapNs    int64 // the longest time without such an arrival
-	Lost     int   // packets that were found lost since the round before
-	Idle     bool  // there was not always something to send
-	Late     bool  // the answer waited for what was lost before it: the round trip is shorter
+	Arrived  int   // packets that the peer was found to have since departure
+	ArriveNs int64 // time for these: since the last find before departure
+	Sent     int   // packets that left since the packet of the round before did
+	SendNs   int64 // time for these; 0 if unknown
+	Bytes    int   // their mean length on an Ethernet cable
+	GapNs    int64 // longest time without such a find
+	Lost     int   // packets found lost since the round before
+	Idle     bool  // sometimes there was nothing to send
+	Late     bool  // the answer waited for a lost packet: the round trip is shorter
 }
 
-// Delay controls a QP by what its round trips show, and needs nothing from a switch or the peer but
-// acknowledgements. It is a model of the path of two numbers, as BBR's is (Cardwell et al., 2016):
-// the rate at which packets arrive at most, and the shortest round trip. Their product is what has
-// to be on its way for the path to be busy. Delay admits that and as much again: enough for a round
-// trip more, or for the target, if that is longer.
+// Delay controls a QP by its round trips, and needs nothing from switches or the peer except
+// acknowledgements. Like BBR (Cardwell et al., 2016) it models the path by two numbers: the highest
+// rate at which packets arrive, and the shortest round trip. Their product must be in flight to
+// keep the path busy. Delay admits that product and some spare packets, which form the queue.
 //
-// Most paths need no control: the window of a QP holds less than they carry in the target. So Delay
-// begins free, and limits nothing as long as round trips are shorter than the target. The target is
-// longer than what hosts add, or their noise is taken for a queue.
+// Most paths need no control: the window of a QP holds less than they carry within the target. So
+// Delay begins free, and sets no limit while round trips are shorter than the target. The target
+// must exceed the delay that hosts add, or their noise looks like a queue.
 //
-// What is lost is no sign by itself, or a path with random loss would never be full. If much is
-// lost, and round trips are long as well, then a queue is full, and less is on its way. If one of
-// ten is lost and round trips are not long, then the shortest may be one with a full queue, which
-// many that begin together never see empty: a long ebb tells.
+// A loss alone is no sign, or a path with random loss would never be full. More than one loss in
+// fifty with long round trips means that a queue is full, so Delay reduces the packets in flight.
+// If a tenth is lost without long round trips, the shortest one may include a full queue, which
+// many flows that begin together never see empty; a long ebb tells.
 //
 //	free     round trips are shorter than the target: no limit
-//	startup  twice as much in each round, until that brings no more (BBR)
-//	ebb      little is on its way, so that a round trip shows the path without the queue of this QP (BBR's
-//	         probe): after startup, when none was as short for a while, and when much was lost. A slow flow stays for longer:
-//	         there may be many, and the queue is empty only if they do so together
-//	steady   cycles of 8 rounds: a quarter more (BBR); then what the path holds, to be rid of what that
-//	         has queued; then six in between. What is admitted beyond what the path holds follows FAST TCP: see spare
+//	startup  doubles in each round, until that brings no more (BBR)
+//	ebb      few packets in flight, so that round trips show the path without this QP's queue
+//	         (BBR's probe): after startup, when no round trip was as short for a while, after
+//	         heavy loss, and to detect rivals. A slow flow stays longer: there may be many, and
+//	         the queue only empties if they ebb together
+//	steady   cycles of 8 rounds: one admits an eighth beyond what the path holds, to drain the
+//	         queue; the others add the spare packets, similar to FAST TCP: see spare
+//	rival    a packet more in each round, and less at a loss, as in TCP: others that fill the
+//	         queue take everything from a flow that gives way. It begins when round trips stay
+//	         long even in an ebb, and ends with an ebb that finds the queue empty, as in Copa's
+//	         competitive mode (Arun and Balakrishnan, 2018)
 //
-//	rival    a packet more in each round, and less at a loss, as TCP does: beside others who fill the queue, who
-//	         take all from a flow that gives way. It begins when round trips stay long, and are long in an ebb too;
-//	         and ends with an ebb that finds the queue empty, as Copa's competitive mode does (Arun and
-//	         Balakrishnan, 2018)
-//
-// Processes wait for processors, at both ends. While one does, nothing comes, and the path is empty unless there
-// is a queue: as much more is admitted as lasts for the longest such wait of late.
+// Processes at both ends wait for processors. Meanwhile nothing comes, and the path is empty unless
+// there is a queue. So Delay admits enough packets more to cover most of the longest recent wait.
 type Delay struct {
 	target  int64 // ns
-	most    int   // packets of the window that there is without control
-	ceiling int   // packets that are admitted at most
+	most    int   // packets of the window without control
+	ceiling int   // most packets ever admitted
 
 	mode   delayMode
-	step   uint8 // of steady
-	rounds uint8 // in this mode
+	step   uint8 // round of the cycle, in steady
+	rounds uint8 // rounds in this mode
 
-	rates [rateRounds]float64 // of the last rounds, packets a second
-	rate  float64             // the third of these, by size; in startup the first
-	next  uint8               // of rates, to be replaced
+	rates [rateRounds]float64 // of the last rounds, in packets per second
+	rate  float64             // third largest of rates; in startup the largest
+	next  uint8               // index in rates to replace next
 
-	stallNs int64   // how long one end did nothing, of late
-	baseNs  int64   // the shortest round trip; 0 if none was seen
-	baseAt  int64   // when it, or one nearly as short, was seen
-	floorNs int64   // the shortest for long
-	rivalNs int64   // a round trip that is longer shows others who fill the queue
-	above   uint8   // rounds in a row that were
-	doubt   bool    // this ebb is to tell whether there are any
-	share   float64 // packets: what is admitted beside them
-	seeks   uint8   // losses until it is taken to be known
-	vain    uint8   // ebbs in a row that found others
-	ebbNs   int64   // the shortest of this ebb
-	ebbAt   int64   // when it began
-	ebbEnd  int64   // not before
-	lastNs  int64   // the last round trip
+	stallNs int64   // longest recent time that one end did nothing
+	baseNs  int64   // shortest round trip; 0 if none was seen
+	baseAt  int64   // when baseNs, or an equally short round trip, was last seen
+	floorNs int64   // shortest round trip of all, until the path gets longer
+	rivalNs int64   // longer round trips show rivals that fill the queue
+	above   uint8   // consecutive rounds longer than that
+	doubt   bool    // this ebb tells whether there are rivals
+	share   float64 // packets admitted beside rivals
+	seeks   uint8   // losses until share counts as known
+	vain    uint8   // consecutive ebbs that found rivals
+	ebbNs   int64   // shortest round trip of this ebb
+	ebbAt   int64   // when the ebb began
+	ebbEnd  int64   // earliest end of the ebb
+	lastNs  int64   // last round trip
 	grown   float64
-	plateau uint8 // rounds of startup that did not bring more
-	long    uint8 // rounds in a row that took longer than the target, while free
+	plateau uint8 // rounds of startup that brought no more
+	long    uint8 // consecutive rounds longer than the target, while free
 
-	full    int // packets: what a queue did not hold; 0 if that is not known
-	arrived int // since the last look at losses
+	full    int // packets that a queue did not hold; 0 if unknown
+	arrived int // since the last check of losses
 	lost    int
-	bytes   int  // of a packet
-	silent  bool // a timeout, and nothing since
-	deep    bool // the ebb leaves as little as can be
-	anew    bool // the rate is learned anew meanwhile: of flows that begin together each has seen too much
+	bytes   int  // length of a packet
+	silent  bool // a timeout, and nothing came since
+	deep    bool // the ebb leaves as few packets as possible
+	anew    bool // the ebb learns the rate again: flows that begin together overestimate it
 	deepAt  int64
 	cutAt   int64
 	cuts    uint64
@@ -104,42 +103,42 @@ const (
 	delayRival
 )
 
-// DefaultTarget is the target of Delay. A process that waits for a processor for less is not taken
-// for a queue.
+// DefaultTarget is the default target of Delay. Shorter waits for a processor do not count as a
+// queue.
 const DefaultTarget = time.Millisecond
 
 const (
-	rateRounds   = 10 // that count for the rate: more than a cycle
-	rateRank     = 3  // the third of them, by size
-	cycleRounds  = 8  // of steady
-	leastPackets = 2  // that are admitted
+	rateRounds   = 10 // rounds that count for the rate: more than a cycle
+	rateRank     = 3  // rank of the rate among them, by size
+	cycleRounds  = 8  // rounds of a cycle in steady
+	leastPackets = 2  // least packets admitted
 	spareFactor  = 2.5
-	stallTargets = 2    // that a stall lasts at most
-	stallRounds  = 64   // until it is forgotten, about
-	stallPart    = 0.8  // of it is covered: the rest is for flows to become equal
-	gapPackets   = 8    // that come at once, without a stall
-	keptRate     = 0.75 // of that of startup, after its ebb
-	longRounds   = 3    // that take long end freedom
-	startupGain  = 2.0  // of rate and window, in startup
-	steadyGain   = 1.25 // of the rate: it is the window that bounds
+	stallTargets = 2    // longest stall, in targets
+	stallRounds  = 64   // rounds until a stall is forgotten, roughly
+	stallPart    = 0.8  // part of a stall that is covered; the rest lets flows become equal
+	gapPackets   = 8    // packets that come at once without a stall
+	keptRate     = 0.75 // part of the rate kept after a deep ebb that does not learn it again
+	longRounds   = 3    // consecutive long rounds that end freedom
+	startupGain  = 2.0  // of rate and window in startup
+	steadyGain   = 1.25 // of the rate: the window is what bounds
 	cnpCut       = 0.85
-	fullCut      = 0.85 // of what is admitted when a queue is full
-	lossPackets  = 64   // between two looks at what was lost, at least
-	fullLoss     = 50   // one of so many packets lost, with long round trips, shows that it is
-	rivalRounds  = 16   // in a row that take long show others
-	rivalLeast   = 24   // packets, or there are too many flows for each to do as TCP does
-	seekLosses   = 2    // until the share is taken to be known
-	longPackets  = 64   // on a path that holds more the rate would be learned anew for too long
-	rivalEbbs    = 10   // that find them; then the path is taken to be so long
-	rivalCut     = 0.7  // of the share at a loss (RFC 9438)
-	heavyLoss    = 10   // one of so many packets lost shows that whatever round trips are
-	ebbTargets   = 1000 // there is an ebb after so many targets
-	ebbPackets   = 128  // could leave in an ebb
-	ebbTrips     = 100  // or round trips, if none was as short as the shortest
+	fullCut      = 0.85 // part still admitted when a queue is full
+	lossPackets  = 64   // least packets between two checks of losses
+	fullLoss     = 50   // with long round trips, one loss in this many shows a full queue
+	rivalRounds  = 16   // consecutive long rounds that show rivals
+	rivalLeast   = 24   // packets; with fewer there are too many flows to act as TCP does
+	seekLosses   = 2    // losses until share counts as known
+	longPackets  = 64   // a path that holds more would learn the rate again for too long
+	rivalEbbs    = 10   // ebbs that find rivals; after that the path counts as longer
+	rivalCut     = 0.7  // factor of the share at a loss (RFC 9438)
+	heavyLoss    = 10   // one loss in this many shows that without long round trips
+	ebbTargets   = 1000 // targets between two ebbs
+	ebbPackets   = 128  // packets that could leave in an ebb
+	ebbTrips     = 100  // or round trips between two ebbs, if that is longer
 )
 
-// NewDelay returns a controller for a QP that sends up to most packets without control, and up to
-// ceiling with it, where the path is long.
+// NewDelay returns a controller for a QP that sends up to most packets without control and, on a
+// long path, up to ceiling with it.
 func NewDelay(target time.Duration, most, ceiling int) *Delay {
 	if target == 0 {
 		target = DefaultTarget
@@ -147,16 +146,16 @@ func NewDelay(target time.Duration, most, ceiling int) *Delay {
 	return &Delay{target: int64(target), most: most, ceiling: max(ceiling, most)}
 }
 
-// Begin tells of the shortest round trip so far.
+// Begin sets the shortest round trip so far.
 func (d *Delay) Begin(leastNs int64) { d.baseNs, d.floorNs = leastNs, leastNs }
 
-// Free reports whether nothing is limited.
+// Free reports whether there is no limit.
 func (d *Delay) Free() bool { return d.mode == delayFree }
 
-// OnRound takes a round trip.
+// OnRound takes one round.
 func (d *Delay) OnRound(now int64, r *Round) {
 	rate := float64(r.Arrived) * 1e9 / float64(max(r.ArriveNs, 1))
-	if r.SendNs > 0 { // answers that waited for each other come at once: they were not sent so fast
+	if r.SendNs > 0 { // answers that waited for each other come at once: not so many were sent
 		rate = min(rate, float64(r.Sent)*1e9/float64(r.SendNs))
 	}
 	if r.Bytes > 0 {
@@ -195,7 +194,7 @@ func (d *Delay) OnRound(now int64, r *Round) {
 			}
 			d.baseNs, d.baseAt = d.ebbNs, d.ebbAt
 			d.enter(delaySteady)
-			d.step = 2 + uint8(now>>10%(cycleRounds-2)) // flows that begin together do not probe together
+			d.step = 2 + uint8(now>>10%(cycleRounds-2)) // spreads flows that begin together
 		}
 	case delaySteady:
 		d.turn(now, r)
@@ -206,7 +205,7 @@ func (d *Delay) OnRound(now int64, r *Round) {
 
 func (d *Delay) enter(m delayMode) { d.mode, d.rounds, d.step = m, 0, 0 }
 
-// trip notes the shortest round trip.
+// trip updates the shortest round trips.
 func (d *Delay) trip(now, rtt int64) {
 	if d.floorNs == 0 || rtt < d.floorNs {
 		d.floorNs = rtt
@@ -219,7 +218,7 @@ func (d *Delay) trip(now, rtt int64) {
 	}
 }
 
-// watch looks, while free, whether rounds take long.
+// watch checks, while free, whether rounds take long.
 func (d *Delay) watch(now int64, r *Round, rate float64) {
 	d.rate = rate
 	if r.RTT <= d.target {
@@ -252,18 +251,18 @@ func (d *Delay) stall(r *Round) {
 	d.stallNs = max(d.stallNs, min(r.GapNs-ordinary, stallTargets*d.target))
 }
 
-// fill makes the rate that of all rounds.
+// fill sets the rate of all rounds to the current one.
 func (d *Delay) fill() {
 	for i := range d.rates {
 		d.rates[i] = d.rate
 	}
 }
 
-// Doubt lets one long round trip be enough to end freedom: while the window grows for the first
-// time, nothing is known of the path.
+// Doubt makes one long round trip enough to end freedom. It is for a window that grows for the
+// first time, when nothing is known of the path.
 func (d *Delay) Doubt() { d.long = longRounds - 1 }
 
-// sample takes a rate. One of a sender that was idle says what it sent, not what the path carries.
+// sample takes a rate. That of an idle sender shows what it sent, not what the path carries.
 func (d *Delay) sample(rate float64, idle bool) {
 	if idle && rate <= d.rate {
 		return
@@ -274,15 +273,15 @@ func (d *Delay) sample(rate float64, idle bool) {
 		d.rate = slices.Max(d.rates[:])
 		return
 	}
-	// One or two that are too high are noise, and make flows that share a path unequal.
+	// One or two high rates are noise, and make flows that share a path unequal.
 	x := d.rates
 	slices.Sort(x[:])
 	d.rate = x[rateRounds-rateRank]
 }
 
-// lossOf looks whether so much was lost that a queue must be full. If round trips are long, less is
-// on its way. If they are not, either the path loses at random, or the shortest round trip is one
-// with a full queue, as when many flows begin at once: a deep ebb tells.
+// lossOf checks whether heavy loss shows a full queue. If round trips are long, it reduces the
+// packets in flight. Otherwise the path loses at random, or the shortest round trip includes a full
+// queue, as when many flows begin at once: a deep ebb tells.
 func (d *Delay) lossOf(now int64, r *Round) {
 	d.arrived += r.Arrived
 	d.lost += r.Lost
@@ -302,7 +301,7 @@ func (d *Delay) lossOf(now int64, r *Round) {
 	d.arrived, d.lost = 0, 0
 }
 
-// grow is a round of startup.
+// grow handles a round of startup.
 func (d *Delay) grow(now int64, r *Round) {
 	if d.rate >= d.grown*1.25 {
 		d.grown, d.plateau = d.rate, 0
@@ -314,18 +313,18 @@ func (d *Delay) grow(now int64, r *Round) {
 	}
 }
 
-// ebb begins one.
+// ebb begins an ebb.
 func (d *Delay) ebb(now int64, deep bool) {
 	d.enter(delayEbb)
 	d.deep, d.anew = deep, !d.doubt && d.packets(d.floorNs) < longPackets
 	d.ebbNs = 1 << 62
-	// Others that do so began a little earlier or later: the slower a flow is, the more there may
-	// be.
+	// Others that ebb began a little earlier or later. The slower a flow is, the more flows there
+	// may be.
 	d.ebbAt = now
 	d.ebbEnd = now + max(2*d.lastNs+4*d.target, min(int64(ebbPackets*1e9/max(d.rate, 1)), ebbTargets/10*d.target))
 }
 
-// turn is a round of steady.
+// turn handles a round of steady.
 func (d *Delay) turn(now int64, r *Round) {
 	if d.baseNs < d.target && r.RTT <= d.target && d.packets(d.baseNs+d.target) >= float64(d.most) {
 		d.enter(delayFree)
@@ -347,7 +346,7 @@ func (d *Delay) turn(now int64, r *Round) {
 	}
 }
 
-// others returns how long a queue shows in an ebb that there are others; that there are still, if there were.
+// others returns how long a queue in an ebb shows rivals: shorter if there were some before.
 func (d *Delay) others() int64 {
 	if d.vain > 0 {
 		return (d.rivalNs - d.floorNs) / 4
@@ -355,7 +354,7 @@ func (d *Delay) others() int64 {
 	return (d.rivalNs - d.floorNs) / 4 * 3
 }
 
-// rivals returns how long a round trip is that shows others who fill the queue.
+// rivals returns the round trip above which rivals must be filling the queue.
 func (d *Delay) rivals() int64 { return d.floorNs + min(2*d.slack(), 2*d.target) + d.target/2 }
 
 // rival begins to compete: the queue stays long whatever this flow does.
@@ -366,8 +365,8 @@ func (d *Delay) rival() {
 	d.fill()
 }
 
-// compete is a round beside those who fill the queue. It does as they do: a packet more in each round trip, and less when
-// one was lost. At first it grows faster, as nothing is known of its share.
+// compete handles a round beside rivals. It does as they do: a packet more in each round trip, and
+// less after a loss. At first it grows faster, since its share is unknown.
 func (d *Delay) compete(now int64, r *Round) {
 	switch {
 	case r.Lost > 0:
@@ -376,7 +375,7 @@ func (d *Delay) compete(now int64, r *Round) {
 			d.share = max(d.share*rivalCut, leastPackets)
 			d.seeks = max(d.seeks, 1) - 1
 		}
-	case r.Idle || float64(r.Arrived) < d.share/2: // it is not what limits
+	case r.Idle || float64(r.Arrived) < d.share/2: // the share is not what limits
 	case d.seeks > 0:
 		d.share += d.share / 4
 	default:
@@ -389,22 +388,22 @@ func (d *Delay) compete(now int64, r *Round) {
 	}
 }
 
-// spare is how many packets more are admitted than the path holds: an eighth of these, as an answer
-// is for several; and a number that hardly grows with the rate, as that of FAST TCP (Wei et al.,
-// 2006), which is constant, or more if processes stall. A flow with a smaller rate so has more packets in the queue, for its
-// rate, than one with a larger: until they have the same, whatever their round trips are.
+// spare returns how many packets are admitted beyond what the path holds: an eighth of that, as one
+// answer covers several; and a number that hardly grows with the rate, like the constant of FAST
+// TCP (Wei et al., 2006). Stalls raise the sum. A slower flow thus has more packets in the queue,
+// relative to its rate, until all flows have equal rates, whatever their round trips are.
 func (d *Delay) spare() float64 {
 	n := d.packets(d.baseNs)/8 + spareFactor*math.Cbrt(d.packets(d.target))
 	return n + stallPart*max(d.packets(d.stallNs)-n, 0)
 }
 
-// slack is the time that these wait.
+// slack returns how long the spare packets wait.
 func (d *Delay) slack() int64 { return int64(d.spare() * 1e9 / max(d.rate, 1)) }
 
-// packets returns how many arrive in a time.
+// packets returns how many packets arrive in ns.
 func (d *Delay) packets(ns int64) float64 { return d.rate * float64(ns) / 1e9 }
 
-// Window returns how many packets may be on their way; 0 is without limit.
+// Window returns how many packets may be in flight; 0 means no limit.
 func (d *Delay) Window(now int64) int {
 	if d.mode == delayFree {
 		return 0
@@ -417,7 +416,7 @@ func (d *Delay) Window(now int64) int {
 	case d.mode == delayStartup:
 		n = startupGain * base
 	case d.mode == delayEbb && d.deep && now < d.ebbEnd+2*d.lastNs:
-		return leastPackets // no longer: while what is missing is sent again, no round trip is timed that would end it
+		return leastPackets // until then: resent packets give no round trip that ends it
 	case d.mode == delayEbb:
 		return min(int(base/2)+1, d.ceiling)
 	case d.mode == delayRival:
@@ -434,7 +433,7 @@ func (d *Delay) Window(now int64) int {
 	return min(max(w, leastPackets), d.ceiling)
 }
 
-// Rate returns the rate at which packets leave; 0 is without limit.
+// Rate returns the rate at which packets leave; 0 means no limit.
 func (d *Delay) Rate(int64) Rate {
 	gain := steadyGain
 	switch {
@@ -446,7 +445,7 @@ func (d *Delay) Rate(int64) Rate {
 	return max(Rate(gain*d.rate*float64(8*d.bytes)), MinMinRate)
 }
 
-// OnCNP takes a congestion notification as a sign that the rate is too high: once in a round trip.
+// OnCNP takes a CNP as a sign that the rate is too high, at most once per round trip.
 func (d *Delay) OnCNP(now int64) {
 	if d.rate == 0 || d.cuts != 0 && now-d.cutAt < d.lastNs {
 		return
@@ -462,19 +461,19 @@ func (d *Delay) OnCNP(now int64) {
 	d.rate *= cnpCut
 }
 
-// OnTimeout lets little leave until something has come.
+// OnTimeout reduces the window to the least until something has come.
 func (d *Delay) OnTimeout(int64) { d.silent = true }
 
-// OnProgress tells that something has.
+// OnProgress ends that: something has come.
 func (d *Delay) OnProgress() { d.silent = false }
 
 // OnSend does nothing.
 func (d *Delay) OnSend(int64, int) {}
 
-// OnNAK does nothing: rounds tell what was lost.
+// OnNAK does nothing, because rounds report losses.
 func (d *Delay) OnNAK(int64) {}
 
-// State returns the state as of now.
+// State returns the state at now.
 func (d *Delay) State(now int64) State {
 	return State{Current: d.Rate(now), Limiting: d.mode != delayFree, Cuts: d.cuts, BaseNs: d.baseNs, Window: d.Window(now)}
 }

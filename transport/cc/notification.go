@@ -6,21 +6,19 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// Scope says which CNPs share one minimum gap (L5 of Lumina, SIGCOMM 2023:
-// NICs differ).
+// Scope says which CNPs share one minimum gap. NICs differ (L5 of Lumina, SIGCOMM 2023).
 type Scope uint8
 
 // The scopes.
 const (
-	ScopeQP            Scope = iota // each QP on its own
+	ScopeQP            Scope = iota // each QP by itself
 	ScopeDestinationIP              // all QPs towards one congested sender
 	ScopeIPPair                     // all QPs between two addresses
 	ScopePort                       // the whole port
 )
 
-// maxNotified bounds the table of recent CNPs. An entry is only needed for
-// one gap, so the table is full only if more flows than this are marked
-// within one gap; further CNPs are then withheld.
+// maxNotified bounds the table of recent CNPs. An entry is needed for one gap only, so the table is
+// full only if more flows than this are marked within a gap. Further CNPs are then withheld.
 const maxNotified = 4096
 
 type notifyKey struct {
@@ -28,27 +26,27 @@ type notifyKey struct {
 	src, dst netip.Addr
 }
 
-// NotificationPoint decides at the receiver whether a CE-marked packet is
-// answered by a CNP: one for each gap and scope.
+// NotificationPoint decides at the receiver whether a CE-marked packet draws a CNP: one per gap and
+// scope.
 type NotificationPoint struct {
 	gapNs int64
 	scope Scope
 	sent  map[notifyKey]int64
-	// scanAt is when the first entry of a full table is over: before, there is
-	// no use in looking for old ones, and a flood must not make us.
+	// scanAt is when the first entry of a full table expires. Earlier scans are useless, and a
+	// flood must not cause them.
 	scanAt int64
-	// Withheld counts CNPs that the full table kept back.
+	// Withheld counts CNPs suppressed by a full table.
 	Withheld uint64
 }
 
-// NewNotificationPoint returns a notification point; gapNs is 50 us in the
-// DCQCN paper, 4 us on ConnectX.
+// NewNotificationPoint returns a notification point. gapNs is 50 us in the DCQCN paper, 4 us on
+// ConnectX.
 func NewNotificationPoint(gapNs int64, scope Scope) *NotificationPoint {
 	return &NotificationPoint{gapNs: gapNs, scope: scope, sent: make(map[notifyKey]int64)}
 }
 
-// Allow reports whether a CNP may be sent at now for a marked packet of local
-// QP qpn that came from src to dst, and if so remembers it.
+// Allow reports whether a CNP may be sent at now for a marked packet of local QP qpn from src to
+// dst. If so, it remembers the CNP.
 func (n *NotificationPoint) Allow(now int64, qpn ib.QPN, src, dst netip.Addr) bool {
 	var k notifyKey
 	switch n.scope {
@@ -71,8 +69,7 @@ func (n *NotificationPoint) Allow(now int64, qpn ib.QPN, src, dst netip.Addr) bo
 	return true
 }
 
-// forget drops the entries whose gap is over and reports whether there were
-// any.
+// forget drops expired entries and reports whether there were any.
 func (n *NotificationPoint) forget(now int64) bool {
 	if now < n.scanAt {
 		return false

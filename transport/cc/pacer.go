@@ -1,25 +1,22 @@
 package cc
 
-// Pacer spreads packets over time at a given rate. It is a bucket that fills
-// continuously and is never deeper than one burst, so a QP sends batches whose
-// size follows from the rate instead of one packet per timer tick. The zero
+// Pacer spreads packets over time at a given rate. It is a bucket that fills continuously, up to
+// one burst, so a QP sends batches sized by the rate instead of one packet per timer tick. The zero
 // value has bursts of [BurstNs].
 type Pacer struct {
-	nextAt int64   // when the bytes sent so far are paid for
+	nextAt int64   // when the bytes sent so far are paid off
 	owed   float64 // fraction of a nanosecond beyond nextAt
-	burst  int64   // ns; 0 is BurstNs, negative is one packet
-	held   bool    // waiting for NextAt, with something to send
+	burst  int64   // ns; 0 means BurstNs, negative one packet
+	held   bool    // waiting for NextAt with something to send
 }
 
-// BurstNs is how much sending time a pacer saves up: the length of a batch.
-// Below about 50 us a batch at common rates would be a packet or two, and each
-// batch costs a system call.
+// BurstNs is how much sending time a pacer saves up: the length of a batch. Below about 50 us a
+// batch at common rates would be a packet or two, and each batch costs a system call.
 const BurstNs = 64e3
 
-// MaxLateNs is how late a timer may wake a QP that was held without costing
-// it any of its rate. An operating system adds 50 us to a sleep at best, and a
-// millisecond when the processor is wanted by others. A QP that had nothing to
-// send saves no more than a burst.
+// MaxLateNs is how late a timer may wake a held QP without costing it rate. An operating system
+// adds at least 50 us to a sleep, and a millisecond when others want the processor. A QP that had
+// nothing to send saves up no more than a burst.
 const MaxLateNs = 1e6
 
 func (p *Pacer) burstNs() int64 {
@@ -29,8 +26,8 @@ func (p *Pacer) burstNs() int64 {
 	return max(p.burst, 0)
 }
 
-// Budget returns how many bytes may be sent at now; 0 means none before
-// [Pacer.NextAt]. At rate 0 there is no limit and Budget returns MaxBudget.
+// Budget returns how many bytes may be sent at now; 0 means none before [Pacer.NextAt]. At rate 0
+// there is no limit and Budget returns MaxBudget.
 func (p *Pacer) Budget(now int64, r Rate) int {
 	if r == 0 {
 		p.nextAt, p.owed, p.held = now, 0, false
@@ -48,15 +45,15 @@ func (p *Pacer) Budget(now int64, r Rate) int {
 		return 0
 	}
 	p.held = false
-	// A batch may borrow one more burst from the future, so that a batch is
-	// sent whole and the pause after it pays for it.
+	// A batch may borrow one more burst from the future: it is sent whole, and the pause after it
+	// pays.
 	return max(1, int(min(float64(MaxBudget), float64(now-p.nextAt+burst)*float64(r)/8e9)))
 }
 
-// MaxBudget is the budget of an unlimited pacer, bytes.
+// MaxBudget is the budget in bytes of an unlimited pacer.
 const MaxBudget = 1 << 30
 
-// Hold notes that there is more to send, at NextAt.
+// Hold notes that there is more to send at NextAt.
 func (p *Pacer) Hold() { p.held = true }
 
 // OnSend charges bytes sent at rate r.
@@ -70,5 +67,5 @@ func (p *Pacer) OnSend(bytes int, r Rate) {
 	p.owed -= float64(ns)
 }
 
-// NextAt returns when the next batch may go.
+// NextAt returns when the next batch may be sent.
 func (p *Pacer) NextAt() int64 { return p.nextAt }

@@ -5,35 +5,35 @@ import (
 	"time"
 )
 
-// Profile is the parameter set of DCQCN's reaction point.
+// Profile is the set of parameters of DCQCN's reaction point.
 type Profile struct {
 	Name string
 
 	GainNum, GainDen int64 // g of the alpha average
 
-	AlphaPeriod  time.Duration // alpha is updated this often
+	AlphaPeriod  time.Duration // interval of alpha updates
 	InitialAlpha float64       // alpha before the first CNP
 
-	// DecreaseGap is the least time between two rate cuts; 0 cuts on each
-	// CNP.
+	// DecreaseGap is the least time between two rate cuts; 0 cuts on each CNP that leastGapNs
+	// admits.
 	DecreaseGap time.Duration
 	// MaxCut bounds one cut, as a fraction of the current rate.
 	MaxCut float64
 
 	IncreasePeriod time.Duration // timer of the rate increase
-	ByteCounter    int64         // bytes sent that count as one increase step
+	ByteCounter    int64         // bytes sent per increase step
 	FastRecovery   int           // F: steps of fast recovery before the target rises
 
 	AdditiveIncrease Rate // AI
-	HyperIncrease    Rate // HAI; 0: additive increase also past F on both counters
+	HyperIncrease    Rate // HAI; 0: additive increase even past F on both counters
 	MinRate          Rate
 
-	// CutOnNAK treats a sequence NAK as a CNP. ConnectX-5 and 6 do, ConnectX-4
-	// and E810 don't (Lumina, SIGCOMM 2023).
+	// CutOnNAK treats a sequence NAK as a CNP. ConnectX-5 and 6 do so, ConnectX-4 and E810 do not
+	// (Lumina, SIGCOMM 2023).
 	CutOnNAK bool
 }
 
-// check says what is wrong with a profile that somebody made.
+// check reports what is wrong with a custom profile.
 func (p *Profile) check() error {
 	switch {
 	case p.GainNum <= 0 || p.GainDen < p.GainNum:
@@ -50,11 +50,11 @@ func (p *Profile) check() error {
 	return nil
 }
 
-// MinMinRate is the least MinRate of a profile: a packet of 4096 bytes then
-// takes a third of a second, and a QP still learns that congestion is over.
+// MinMinRate is the lowest permitted MinRate: a packet of 4096 bytes then takes a third of a
+// second, and a QP still learns when congestion is over.
 const MinMinRate = 100_000
 
-// Paper is the parameter set of the DCQCN paper, table of section 5.
+// Paper returns the parameters of the DCQCN paper, from the table of section 5.
 func Paper() Profile {
 	return Profile{
 		Name:    "paper",
@@ -67,10 +67,10 @@ func Paper() Profile {
 	}
 }
 
-// Mellanox is the parameter set that ConnectX NICs start with: dce_tcp_g 1019,
-// dce_tcp_rtt 1, initial_alpha_value 1023, rate_reduce_monitor_period 4,
-// rpg_time_reset 300, rpg_byte_reset 32767 (of 64 bytes), rpg_threshold 1,
-// rpg_ai_rate 5, rpg_hai_rate 50, rpg_min_rate 1, rpg_min_dec_fac 50.
+// Mellanox returns the initial parameters of ConnectX NICs: dce_tcp_g 1019, dce_tcp_rtt 1,
+// initial_alpha_value 1023, rate_reduce_monitor_period 4, rpg_time_reset 300, rpg_byte_reset 32767
+// (of 64 bytes), rpg_threshold 1, rpg_ai_rate 5, rpg_hai_rate 50, rpg_min_rate 1, rpg_min_dec_fac
+// 50.
 func Mellanox() Profile {
 	return Profile{
 		Name:    "mellanox",

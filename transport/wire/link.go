@@ -7,21 +7,20 @@ import (
 	"github.com/goroce/goroce/mem"
 )
 
-// Room is what a link can hold of what arrives until it is received, and what
-// packets take of that. The unit is the link's: bytes of a socket buffer, say.
-// It is the link that knows; without a Size nothing is bounded by it.
+// Room says how much arriving data a link can hold, and what packets take of that. The link chooses
+// the unit, such as bytes of a socket buffer, since only the link knows. A Size of 0 means no
+// bound.
 type Room struct {
 	Size int
-	// What a packet takes that arrives by itself: so much, and so much for each of
-	// its bytes. A kernel counts the memory that holds a packet, not the packet.
+	// Cost of a packet that arrives by itself, per packet and per byte. A kernel counts the memory
+	// that holds a packet, not its length.
 	PerPacket, PerByte int
-	// What one of a run takes that arrives as one datagram; 0 each if that is the same.
+	// Cost of a packet in a run that arrives as one datagram; both 0 if it is the same.
 	RunPerPacket, RunPerByte int
 }
 
-// ArgError says which argument of a call, or which attribute or option, is
-// wrong, and what its limits are. It is the one type for that of all packages, and matches
-// [mem.ErrInvalid] and syscall.EINVAL.
+// ArgError reports which argument, attribute or option of a call is wrong, and what its limits are.
+// All packages use this one type. It matches [mem.ErrInvalid] and syscall.EINVAL.
 type ArgError struct {
 	Op  string // the call, such as "modify QP INIT->RTR"
 	Arg string // the argument, attribute or option, such as "path_mtu"
@@ -30,5 +29,5 @@ type ArgError struct {
 
 func (e *ArgError) Error() string { return fmt.Sprintf("roce: %s: %s: %s", e.Op, e.Arg, e.Why) }
 
-// Is adds the kinds that it is of.
+// Is makes the error match mem.ErrInvalid and syscall.EINVAL.
 func (e *ArgError) Is(target error) bool { return target == mem.ErrInvalid || target == syscall.EINVAL }

@@ -8,9 +8,8 @@ import (
 	"github.com/goroce/goroce/mem"
 )
 
-// Path is how packets of a QP or an address handle travel. The engine owns
-// it and keeps its address stable, so that a link can hang prepared state
-// (socket address, ICRC of the flow) on it.
+// Path says how packets of a QP or an address handle travel. The engine owns it and keeps its
+// address stable, so that a link can attach prepared state (socket address, ICRC of the flow).
 type Path struct {
 	Src, Dst netip.Addr
 
@@ -19,39 +18,38 @@ type Path struct {
 	SGIDIndex int    // index of Src in Config.GIDs
 	SrcPort   uint16 // UDP source port for links that choose it per flow
 	FlowLabel uint32
-	// Light says that little goes this way: links that gather packets send it from one port, and with one
-	// flow label, with all else that is light, so that it shares datagrams.
+	// Light marks a path with little traffic. Links that gather packets send all light paths from
+	// one port and with one flow label, so that they share datagrams.
 	Light bool
-	// Management says that this goes to queue pair 1 of a peer: see link.Link.Returned.
+	// Management marks a path to queue pair 1 of a peer: see link.Link.Returned.
 	Management   bool
 	TrafficClass uint8 // DSCP and ECN bits
 	HopLimit     uint8
 }
 
-// LinkState is what the link that sends on a path keeps there, and tells of it.
+// LinkState is what the sending link keeps on a path, and reports about it.
 type LinkState struct {
-	// Link is what the link has prepared. The engine sets it to nil whenever a field of the path
-	// changes. LinkMark is the link's alone.
+	// Link is state that the link has prepared. The engine sets it to nil when a field of the path
+	// changes. LinkMark is for the link alone.
 	Link     any
 	LinkMark uint32
 
-	// Unreachable counts packets that the link could not send on this path since
-	// it was set: no route, a neighbour that does not answer, an interface that
-	// is down. Links that resolve neighbours count it while they send.
+	// Unreachable counts packets that the link could not send on this path since it was set: no
+	// route, a silent neighbour, an interface that is down. Links that resolve neighbours count it
+	// while they send.
 	Unreachable uint64
 
-	// TooLong counts the packets that the link could not send on this path because they are
-	// longer than it carries: the interface has a smaller MTU by now, or a router said so.
+	// TooLong counts packets that exceeded what the link carries on this path: the interface now
+	// has a smaller MTU, or a router reported one.
 	TooLong uint64
 }
 
-// MaxTxFrags is how many pieces of registered memory one packet refers to
-// directly; a packet gathered from more pieces is copied together.
+// MaxTxFrags is how many pieces of registered memory a packet refers to directly. A packet from
+// more pieces is copied into one.
 const MaxTxFrags = 4
 
-// TxPacket is one packet to send, ready but for IP, UDP and ICRC: header
-// bytes, then the fragments, then Pad zero bytes, then the ICRC. Descriptors
-// belong to the link, which passes the same ones again and again.
+// TxPacket is one packet to send, complete except for IP, UDP and ICRC: header bytes, then the
+// fragments, then Pad zero bytes, then the ICRC. The link owns the descriptors and reuses them.
 type TxPacket struct {
 	Path       *Path
 	SrcQP      ib.QPN // local QP, for tracing and fault injection
@@ -62,25 +60,25 @@ type TxPacket struct {
 	Header     [ib.MaxHeaderBytes]byte
 	Frags      [MaxTxFrags][]byte
 
-	// ICRCXor is xored into the ICRC by the link. Only fault injection sets it,
-	// and sets it back to 0.
+	// ICRCXor is xored into the ICRC by the link. Only fault injection sets it, and resets it to 0.
 	ICRCXor uint32
 
-	// scratch holds a payload that had to be copied together.
+	// scratch holds a payload copied from many pieces.
 	scratch []byte
 }
 
-// Forget lets go of the path and the payload, which else stay in memory until the packet is used again.
+// Forget drops the references to path and payload, which otherwise live until the descriptor is
+// reused.
 func (p *TxPacket) Forget() {
 	p.Path, p.Frags = nil, [MaxTxFrags][]byte{}
 }
 
-// Reset makes p a packet of nothing but a path and a local QP.
+// Reset clears p except for a path and a local QP.
 func (p *TxPacket) Reset(path *Path, qp ib.QPN) {
 	*p = TxPacket{Path: path, SrcQP: qp, scratch: p.scratch}
 }
 
-// CopyBuffer returns n bytes, a payload's at most, that belong to the descriptor.
+// CopyBuffer returns n bytes that belong to the descriptor; n is at most a payload.
 func (p *TxPacket) CopyBuffer(n int) []byte {
 	if cap(p.scratch) < n {
 		p.scratch = make([]byte, ib.MaxMTUBytes)
@@ -88,7 +86,7 @@ func (p *TxPacket) CopyBuffer(n int) []byte {
 	return p.scratch[:n:n]
 }
 
-// UDPPayloadLen returns the length from BTH through ICRC in bytes.
+// UDPPayloadLen returns the length from BTH through ICRC, in bytes.
 func (p *TxPacket) UDPPayloadLen() int {
 	return int(p.HeaderLen) + int(p.PayloadLen) + int(p.Pad) + ib.ICRCBytes
 }
@@ -96,12 +94,12 @@ func (p *TxPacket) UDPPayloadLen() int {
 // Headers returns the BTH and extended headers.
 func (p *TxPacket) Headers() []byte { return p.Header[:p.HeaderLen] }
 
-// OpcodeAndPSN reads back what the header says.
+// OpcodeAndPSN returns the opcode and PSN in the header.
 func (p *TxPacket) OpcodeAndPSN() (ib.Opcode, ib.PSN) {
 	return ib.Opcode(p.Header[0]), ib.PSN(binary.BigEndian.Uint32(p.Header[8:])) & ib.PSNMask
 }
 
-// Holds reports whether the byte at a real address is in the payload.
+// Holds reports whether the byte at the real address addr is in the payload.
 func (p *TxPacket) Holds(addr uint64) bool {
 	for _, f := range p.Frags[:p.NumFrags] {
 		if mem.Holds(f, addr) {
@@ -111,8 +109,8 @@ func (p *TxPacket) Holds(addr uint64) bool {
 	return false
 }
 
-// AppendTo appends headers, payload and padding, without the ICRC. Links that
-// cannot gather, and tests, use it.
+// AppendTo appends headers, payload and padding to b, without the ICRC. Tests use it, and links
+// that cannot gather.
 func (p *TxPacket) AppendTo(b []byte) []byte {
 	b = append(b, p.Headers()...)
 	for _, f := range p.Frags[:p.NumFrags] {
@@ -121,33 +119,33 @@ func (p *TxPacket) AppendTo(b []byte) []byte {
 	return append(b, 0, 0, 0)[:len(b)+int(p.Pad)]
 }
 
-// RxPacket is one received packet. The link has verified its ICRC, or will when it is asked: see ICRC.
+// RxPacket is one received packet. The link has verified its ICRC, or does so on request: see ICRC.
 type RxPacket struct {
-	Src, Dst     netip.Addr // IPv4 addresses as IPv4, not mapped
+	Src, Dst     netip.Addr // IPv4 addresses are not mapped to IPv6
 	TrafficClass uint8      // as received; the low two bits are ECN
 	HopLimit     uint8
-	SrcPort      uint16 // UDP source port, for tracing; 0 if the link does not say
-	InRun        bool   // it came with others in one datagram
+	SrcPort      uint16 // UDP source port, for tracing; 0 if unknown
+	InRun        bool   // it shared a datagram with others
 	ICRC         ICRCState
-	// Data is the UDP payload from BTH through ICRC. The engine reads it only
-	// during HandlePacket.
+	// Data is the UDP payload from BTH through ICRC. The engine reads it only during HandlePacket.
 	Data []byte
 }
 
-// ICRCState says whether the ICRC of a packet is right.
+// ICRCState is the result of checking a packet's ICRC.
 type ICRCState uint8
 
 // The states.
 const (
 	ICRCRight ICRCState = iota
 	ICRCUnknown
-	ICRCWrong // the packet is as good as lost, and the link has counted it
+	ICRCWrong // treat the packet as lost; the link has counted it
 )
 
-// Checker is a link that has handed up packets that are ICRCUnknown.
+// Checker is a link that hands up packets as ICRCUnknown.
 type Checker interface {
-	// Check reports whether the ICRC of p, packet i of the last batch, is right. It is asked once for each packet that is
-	// ICRCUnknown, in order, but for the ACK behind a request of the same datagram, which may be asked for first.
+	// Check reports whether the ICRC of p, packet i of the last batch, is right. The engine asks
+	// once for each packet that is ICRCUnknown, in order, except that it may ask for an ACK before
+	// the request in front of it in the same datagram.
 	Check(i int, p *RxPacket) bool
 }
 
