@@ -82,7 +82,8 @@ func goroce_destroy_cq(handle C.goroce_handle, compEvents, asyncEvents *C.uint32
 	return 0
 }
 
-// forgetAsync drops the events of an object that is gone, and returns how many of it were taken.
+// forgetAsync drops the events of an object that is gone, and returns how many of its events were
+// taken.
 func (c *userContext) forgetAsync(taken *uint32) C.uint32_t {
 	return C.uint32_t(c.async.forget(taken))
 }

@@ -24,7 +24,7 @@ const (
 // heart counts, so that the C half sees that the end of the process goes on.
 type heart struct{ beat *C.uint32_t }
 
-// nap lets some time pass.
+// nap lets some time pass, and counts.
 func (h heart) nap() {
 	atomic.AddUint32((*uint32)(h.beat), 1)
 	time.Sleep(finishLook)

@@ -12,8 +12,8 @@ const (
 	giveUpMost = time.Second
 )
 
-// whenGone tries something once the parent of this process has gone, until it reports that it is
-// done, or for a while. The descriptor can be read then.
+// whenGone waits until the parent of this process has gone, and then repeats try until it reports
+// success, or for a while. The descriptor is readable once the parent has gone.
 func whenGone(parent int, try func() bool) {
 	p := []unix.PollFd{{Fd: int32(parent), Events: unix.POLLIN}}
 	for {

@@ -72,7 +72,7 @@ const (
 	maxStagePenalty = 255
 )
 
-// staged is what is known of the ring of a send queue.
+// staged is the state of the ring of a send queue.
 type staged struct {
 	seen    uint64 // tail at the last look
 	still   int    // looks since that has moved
@@ -80,13 +80,13 @@ type staged struct {
 	penalty uint32
 }
 
-// inVain notes that requests have waited for others that did not come.
+// inVain notes that requests waited for others that did not come.
 func (s *staged) inVain() {
 	s.penalty = min(2*s.penalty+1, maxStagePenalty)
 	s.skip = s.penalty
 }
 
-// opens reports whether a ring that is wanted is opened.
+// opens reports whether to open a ring that is wanted.
 func (s *staged) opens() bool {
 	if s.skip > 0 {
 		s.skip--
@@ -95,8 +95,8 @@ func (s *staged) opens() bool {
 	return true
 }
 
-// takeStaged posts what is in the ring, and returns how many requests that were. The lock of
-// scratch is held.
+// takeStaged posts the requests in the ring, and returns how many there were. The lock of scratch
+// is held.
 func (q *userQP) takeStaged() int {
 	r := q.ring
 	if r == nil {
@@ -161,7 +161,7 @@ func (q *userQP) makeRoom() {
 	q.ring.limit.Store(q.ring.head.Load() + uint64(core.Open(q).SendRoom()))
 }
 
-// settle takes what is in the ring, for a call that wants it posted.
+// settle posts the requests in the ring, for a call that needs them posted.
 func (q *userQP) settle() {
 	q.scratch.mu.Lock()
 	defer q.scratch.mu.Unlock()
@@ -176,7 +176,7 @@ func (q *userQP) forgetRing() {
 	q.ctx.stage.remove(q)
 }
 
-// moreRoom is makeRoom for a program whose requests did not fit. What is in the ring stays there.
+// moreRoom is makeRoom for a program whose requests did not fit. The ring keeps its requests.
 func (q *userQP) moreRoom() {
 	q.scratch.mu.Lock()
 	defer q.scratch.mu.Unlock()
@@ -227,16 +227,17 @@ func (q *userQP) look() bool {
 	return false
 }
 
-// closeRing has the C half put in nothing more. Who has put something in looks whether the ring is
-// open still, and posts it by a call if not; what was put in before is taken here.
+// closeRing stops the C half from putting requests in, and takes those already there. A call that
+// has just put one in checks whether the ring is still open, and otherwise posts the request
+// itself.
 func (q *userQP) closeRing() {
 	q.ring.open.Store(0)
 	q.takeStaged()
 	q.ctx.stage.remove(q)
 }
 
-// stage is the queue pairs of a context whose rings are open, and a goroutine that looks after them
-// while there are some.
+// stage holds the queue pairs of a context whose rings are open, and runs a goroutine that looks
+// after them while there are some.
 type stage struct {
 	mu    sync.Mutex
 	all   atomic.Pointer[[]*userQP] // changed under mu
@@ -270,8 +271,8 @@ func (s *stage) remove(q *userQP) {
 	s.all.Store(&all)
 }
 
-// look is the goroutine. It sleeps in a system call: the program may have all processors of the
-// runtime, and the runtime's timers are as coarse as 1 ms when the process is idle.
+// look is the goroutine of a stage. It sleeps in a system call: the program may have all processors
+// of the runtime, and the runtime's timers are as coarse as 1 ms when the process is idle.
 func (s *stage) look() {
 	for pause := stageLook; ; {
 		ts := unix.NsecToTimespec(int64(pause))
@@ -292,7 +293,7 @@ func (s *stage) look() {
 	}
 }
 
-// end is for a context that is closed.
+// end stops the stage of a context that is closed.
 func (s *stage) end() {
 	s.mu.Lock()
 	s.ended = true

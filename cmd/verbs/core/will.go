@@ -78,8 +78,8 @@ func setWillHelper(path string) {
 	}
 }
 
-// tellWhenGone has the peers of a device told when the process has ended. It is for a device that
-// is going to have a connection.
+// tellWhenGone arranges that the peers of a device are told when the process has ended. It is
+// called before the device has its first connection.
 func tellWhenGone(d *verbs.Device) {
 	wills.mu.Lock()
 	defer wills.mu.Unlock()
@@ -193,7 +193,7 @@ func (f *willFile) place() (place uint32, ok bool) {
 	return f.used - 1, true
 }
 
-// put keeps a will. A connection beyond the limit has no will.
+// put stores a will. A connection beyond the limit has none.
 func (w *deviceWills) put(id uint32, src, dst netip.Addr, packet []byte) {
 	f := w.file
 	f.mu.Lock()

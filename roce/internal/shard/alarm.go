@@ -6,14 +6,13 @@ import (
 	"time"
 )
 
-// Alarm calls a function at a time on the clock of a shard, which is virtual on a
-// simulated network. Thousands of alarms cost one timer: each is an entry of
-// a heap.
+// Alarm calls a function at a set time on the clock of a shard, which is virtual on a simulated
+// network. Alarms are entries of a heap, so thousands of them cost one timer.
 //
-// The function is called without locks, one at a time with those of other alarms of the shard; it
-// must not wait, nor close the shard. In a simulation the goroutine that lets time pass calls it;
-// on other networks a goroutine that lives for the calls. When the shard closes, all alarms that
-// are set go off: what waits for one has nothing left to wait for. The zero Alarm cannot be set.
+// The function is called without locks, one at a time with those of other alarms of the shard. It
+// must not wait or close the shard. In a simulation the goroutine that lets time pass calls it; on
+// other networks a goroutine that lives for the calls does. When the shard closes, all alarms that
+// are set go off, since waiting for them has become pointless. The zero Alarm cannot be set.
 type Alarm struct {
 	s     *Shard
 	f     func()
@@ -25,7 +24,7 @@ type Alarm struct {
 // maxAlarm is the longest that an alarm waits: 36 years.
 const maxAlarm time.Duration = 1 << 60
 
-// NewAlarm makes an alarm, which is not set, for f.
+// NewAlarm makes an alarm for f. The alarm is not set.
 func (s *Shard) NewAlarm(f func()) *Alarm {
 	if f == nil {
 		f = func() {}
@@ -33,10 +32,9 @@ func (s *Shard) NewAlarm(f func()) *Alarm {
 	return &Alarm{s: s, f: f, index: -1}
 }
 
-// Set makes the alarm go off once, when delay has passed, instead of what was set
-// before. It may be late by up to slack: alarms with the same slack go off together,
-// which is cheaper than one after the other. On a shard that is closed Set does nothing, and
-// reports false.
+// Set makes the alarm go off once, after delay, in place of any earlier setting. It may be late by
+// up to slack: alarms with the same slack go off together, which is cheaper than one after the
+// other. On a closed shard Set does nothing and reports false.
 func (a *Alarm) Set(delay, slack time.Duration) bool {
 	if a == nil || a.s == nil {
 		return false
@@ -64,7 +62,7 @@ func (a *Alarm) Set(delay, slack time.Duration) bool {
 	return true
 }
 
-// Ring has the alarm go off now. It may be called with the lock of the shard held.
+// Ring makes the alarm go off now. The lock of the shard may be held.
 func (a *Alarm) Ring() {
 	if a == nil || a.s == nil {
 		return
@@ -80,7 +78,7 @@ func (a *Alarm) Ring() {
 	a.at, a.seq = a.s.link.Now(), c.seq
 	heap.Push(&c.heap, a)
 	c.mu.Unlock()
-	if a.s.driven == nil { // who drives a simulation looks at its timers after what it does
+	if a.s.driven == nil { // a simulation looks at its timers after each step
 		a.s.armAlarms()
 	}
 }
@@ -93,7 +91,7 @@ func (a *Alarm) Now() time.Duration {
 	return time.Duration(a.s.link.Now())
 }
 
-// Stop takes back what was set. The function may be running, or about to.
+// Stop cancels the alarm. The function may be running, or about to.
 func (a *Alarm) Stop() {
 	if a == nil || a.s == nil {
 		return
@@ -130,7 +128,7 @@ func (c *alarmClock) next() (at int64, ok bool) {
 	return c.heap[0].at, true
 }
 
-// armAlarms has the alarms run when the first is due.
+// armAlarms sets the timer for the first alarm.
 func (s *Shard) armAlarms() {
 	if s.driven != nil {
 		s.mu.Lock()
@@ -183,8 +181,8 @@ func (s *Shard) alarmDue() bool {
 	return ok && at <= s.link.Now()
 }
 
-// endAlarms lets all alarms go off, since the shard is closed. Its caller may hold
-// locks that their functions want, unless it is a simulation.
+// endAlarms lets all alarms go off, since the shard is closed. Except in a simulation, the caller
+// may hold locks that the functions want.
 func (s *Shard) endAlarms() {
 	c := &s.alarms
 	c.mu.Lock()
@@ -203,7 +201,8 @@ func (s *Shard) endAlarms() {
 	}
 }
 
-// alarmHeap is for container/heap: by time, and by the order in which they were set.
+// alarmHeap implements heap.Interface. It orders alarms by time, then by the order in which they
+// were set.
 type alarmHeap []*Alarm
 
 func (h alarmHeap) Len() int { return len(h) }
@@ -232,7 +231,7 @@ func (h *alarmHeap) Pop() any {
 	return a
 }
 
-// remove takes an alarm out, if it is in. The lock is held.
+// remove takes an alarm out of the heap, if it is there. The lock is held.
 func (c *alarmClock) remove(a *Alarm) {
 	if a.index >= 0 {
 		heap.Remove(&c.heap, a.index)

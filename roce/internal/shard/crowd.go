@@ -2,22 +2,22 @@ package shard
 
 import "sync/atomic"
 
-// crowd notes when the goroutine of a shard has woken several others, and lets them run: each will
-// handle what came, most will post an answer, and then wait again. The answers leave
-// together, when the goroutine runs again, which is after those that it has woken, or on
-// another processor at once. One by one, each is a system call and a datagram.
+// crowd collects the answers of goroutines that the shard's goroutine has woken together. Each
+// handles what came; most post an answer and wait again. Sent one by one, each answer is a system
+// call and a datagram. So the answers leave together when the shard's goroutine runs again: after
+// those it has woken, or at once on another processor.
 //
-// Of fewer than crowdSize none waits for another: they leave by the rules of coalescer.
+// Answers of fewer than crowdSize goroutines do not wait: they leave by the rules of coalescer.
 type crowd struct {
 	woken atomic.Int32 // since the goroutine let others run
 	out   atomic.Bool  // they run, and the goroutine is to run again
 	left  atomic.Bool  // something was left to the goroutine
 }
 
-// woke counts one that was woken.
+// woke counts a goroutine that was woken.
 func (c *crowd) woke() { c.woken.Add(1) }
 
-// goes begins the time in which they run. It reports whether there are any.
+// goes begins the time in which the woken goroutines run. It reports whether there are any.
 func (c *crowd) goes() bool {
 	if c.woken.Load() == 0 {
 		return false
@@ -28,7 +28,7 @@ func (c *crowd) goes() bool {
 	return true
 }
 
-// returns ends it. It reports whether there is something to send.
+// returns ends that time. It reports whether there is something to send.
 func (c *crowd) returns() bool {
 	if !c.out.Load() {
 		return false
@@ -37,12 +37,12 @@ func (c *crowd) returns() bool {
 	return c.left.Swap(false)
 }
 
-// leave leaves to the goroutine what was posted. It returns false if that is not about to run.
+// leave leaves a post to the goroutine. It returns false if the goroutine is not about to run.
 func (c *crowd) leave() bool {
 	if !c.out.Load() {
 		return false
 	}
 	c.left.Store(true)
-	// If it has returned meanwhile it may not have seen that.
+	// If the goroutine has returned meanwhile, it may not have seen left.
 	return c.out.Load()
 }

@@ -4,16 +4,15 @@ import (
 	"sync/atomic"
 )
 
-// delayedAck keeps an acknowledgement back while the application, which has just been
-// given what came in, may reply: the reply and the acknowledgement then leave in one
-// datagram, with one system call. Sent at once, the acknowledgement would delay
-// the reply by the 2 to 4 us that it takes, in both directions.
+// delayedAck keeps an acknowledgement back while the application, just given what came in, may
+// reply. The reply and the acknowledgement then leave in one datagram, with one system call. An
+// acknowledgement sent at once would delay the reply by the 2 to 4 us that it takes, in both
+// directions.
 //
-// A delay ends at the next thing that is sent; or, when the goroutine of the shard
-// receives, when it runs again after those that it has woken; or, when it does not, at
-// the next poll, or when that goroutine takes over (keeper), since the application has
-// gone to do something else. A delay without a reply was in vain; the more of these
-// there are in succession, the fewer are tried.
+// A delay ends with the next thing sent. If the shard's goroutine receives, it ends when that
+// goroutine runs again after those it has woken. Otherwise it ends at the next poll, or when that
+// goroutine takes over (keeper), since the application has gone to do something else. The more
+// delays in succession bring no reply, the fewer are tried.
 type delayedAck struct {
 	on    atomic.Bool // written with the lock held
 	trial             // of a delay
@@ -33,7 +32,7 @@ func (a *delayedAck) begin(onlyAcks bool) bool {
 // delayed reports whether an acknowledgement is kept back.
 func (a *delayedAck) delayed() bool { return a.on.Load() }
 
-// answered ends a delay that was worth it.
+// answered ends a delay that brought a reply.
 func (a *delayedAck) answered() {
 	if a.on.Load() {
 		a.on.Store(false)

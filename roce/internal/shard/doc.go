@@ -3,13 +3,12 @@
 // A [Shard] is one engine, one link and one lock. Everything that happens between
 // link and engine is here: who receives (loop.go, lease.go, seat.go), when to transmit (schedule.go
 // and its rules: delayedack.go, coalesce.go, hold.go), when a timer may run (horizon.go), how a
-// goroutine waits (wait.go, turn.go, yield.go, pace.go), what becomes of memory that is
-// gone (fault.go), alarms on the clock of the link (alarm.go), calls up to the first shard of
+// goroutine waits (wait.go, turn.go, yield.go, pace.go), how lost memory is handled
+// (fault.go), alarms on the clock of the link (alarm.go), calls up to the first shard of
 // a device (upcall.go), and what all of these ask of the computer (machine.go).
 //
-// The objects of package verbs sit above and call in; what the engine has to say comes
-// back through [Owner]. The communication manager, which has queue pair 1, is a
-// [Service].
+// The objects of package verbs sit above and call in; the engine reports back through [Owner]. The
+// communication manager, which has queue pair 1, is a [Service].
 //
 // # The order of things
 //
@@ -23,7 +22,7 @@
 //
 // A device has several shards. Their locks are taken in the order of [Shard.Index]: nobody asks for
 // one while holding a later one. So the communication manager, on the first shard, reaches the
-// queue pairs of all others; what these have to tell it waits until their lock is given back
-// ([Shard.Upcall]). The lock of a receiving side comes before all locks of engines, of which shard
-// ever. Each link has a clock of its own: times of one shard mean nothing to another.
+// queue pairs of all others; their reports to it wait until their lock is given back
+// ([Shard.Upcall]). The lock of any receiving side comes before the locks of all engines. Each link
+// has a clock of its own: times of one shard mean nothing to another.
 package shard

@@ -12,5 +12,5 @@ type closed struct{}
 
 func (closed) Error() string { return "roce: closed" }
 
-// Is finds the names that others have for it.
+// Is makes errors.Is match net.ErrClosed and fs.ErrClosed as well.
 func (closed) Is(target error) bool { return target == net.ErrClosed || target == fs.ErrClosed }

@@ -7,14 +7,13 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// Memory that an application registers may go away: a mapped file is truncated,
-// pages are unmapped. The next access gets a SIGBUS or a SIGSEGV, and
-// it is ours, when a peer asks for it. Whatever touches registered memory is called
-// from this file: here such a signal becomes a panic (debug.SetPanicOnFault, which holds for a
-// goroutine and costs 2 ns), the engine or this file recovers from it, and the
-// queue pair fails. It is done once for a batch of packets, not for each.
+// Registered memory may go away: the application truncates a mapped file or unmaps pages. The next
+// access gets a SIGBUS or a SIGSEGV, and the access is ours when a peer asks for that memory. All
+// calls that touch registered memory are in this file. Here such a signal becomes a panic
+// (debug.SetPanicOnFault, which holds for a goroutine and costs 2 ns), the engine or this file
+// recovers, and the queue pair fails. SetPanicOnFault is called per batch, not per packet.
 
-// handle has the engine take received packets. The lock is held.
+// handle passes received packets to the engine. The lock is held.
 func (s *Shard) handle(now int64, rx []transport.RxPacket) {
 	if len(rx) == 0 {
 		return
@@ -32,7 +31,7 @@ func (s *Shard) pollTransmit(now int64) int {
 	return n
 }
 
-// PostSend is that of the engine, which reads inline data. The lock is held.
+// PostSend posts a request to the engine, which reads inline data. The lock is held.
 func (s *Shard) PostSend(now int64, qp *transport.QP, wr *transport.SendWR) error {
 	if wr == nil || wr.Flags&transport.SendInline == 0 {
 		return qp.PostSend(now, wr)
@@ -43,8 +42,8 @@ func (s *Shard) PostSend(now int64, qp *transport.QP, wr *transport.SendWR) erro
 	return err
 }
 
-// send gives packets to the link, which reads the payloads from registered memory. The
-// lock is held.
+// send passes packets to the link, which reads the payloads from registered memory. The lock is
+// held.
 func (s *Shard) send(now int64, batch []transport.TxPacket) {
 	before := debug.SetPanicOnFault(true)
 	for len(batch) > 0 {
@@ -53,8 +52,8 @@ func (s *Shard) send(now int64, batch []transport.TxPacket) {
 	debug.SetPanicOnFault(before)
 }
 
-// sendUpTo sends packets until the payload of one is not there, and returns how many
-// the link is done with, with that one: see link.Link.
+// sendUpTo sends packets up to the first whose payload is gone. It returns how many the link is
+// done with, that one included: see link.Link.
 func (s *Shard) sendUpTo(now int64, batch []transport.TxPacket) (n int) {
 	defer func() {
 		v := recover()
@@ -81,8 +80,8 @@ func (s *Shard) sendUpTo(now int64, batch []transport.TxPacket) (n int) {
 	return len(batch)
 }
 
-// Touch runs f, which accesses registered memory, and reports false if that is not there:
-// the regions are lost then. The lock is held.
+// Touch runs f, which accesses registered memory. If the memory is gone, Touch marks its regions as
+// lost and reports false. The lock is held.
 func (s *Shard) Touch(f func() int) (n int, there bool) {
 	before := debug.SetPanicOnFault(true)
 	defer func() {

@@ -2,12 +2,12 @@ package shard
 
 import "sync/atomic"
 
-// hold decides which messages of a program in another language wait, that are posted while the
-// goroutine of the shard is not at work, which would send them soon: those that follow another one
-// closely, and the first of a burst that follows such a burst. They leave with the next call of
-// Progress, when there are enough of them, or by the sender. A wait that nobody ended but the
-// sender was in vain, and the more of these there are in succession, the fewer are tried. It is
-// used with the lock held.
+// hold delays a C program's posts while no goroutine runs that would batch them. A message waits if
+// it follows another one closely, or begins a burst that follows a long burst. Waiting messages
+// leave with the next call of Progress, when there are enough of them, or when the sender goroutine
+// sends them. A wait that only the sender ended did not pay, unless crowdSize messages shared it;
+// the more of these there are in succession, the fewer messages wait. hold is used with the lock
+// held.
 type hold struct {
 	posted int64  // when the last message was posted
 	trial         // of a wait
@@ -26,9 +26,9 @@ func (h *hold) waits(now int64) bool {
 	return (h.burst > 0 || long) && h.due()
 }
 
-// sender is a goroutine that sends messages which wait for others that do not come, after 0.1 ms.
-// It exists from the first message on that might wait, and looks every 50 us while some do. It
-// sleeps in a system call, since the program may have all processors of the runtime.
+// sender is a goroutine that sends messages after 0.1 ms of waiting for others that do not come. It
+// starts with the first message that may wait, and looks every 50 us while some do. It sleeps in a
+// system call, since the program may have all processors of the runtime.
 type sender struct {
 	exists atomic.Bool
 	awake  atomic.Bool // it looks; set with the lock held
@@ -37,8 +37,8 @@ type sender struct {
 	holds  atomic.Uint64 // messages that waited, so far
 }
 
-// defers reports whether somebody would send a message later that is posted now, behind others. The
-// lock is held.
+// defers reports whether a message posted now, behind others, may wait because something will send
+// it later. The lock is held.
 func (s *Shard) defers(now int64) bool {
 	if s.Background() && !s.blocked {
 		return true
@@ -46,8 +46,8 @@ func (s *Shard) defers(now int64) bool {
 	return s.foreign.Load() && s.hold.waits(now)
 }
 
-// holds has the sender look after a message that waits now, if nobody else does. One that waits for
-// nothing, since it fills a datagram, is none of these: a sender that looks takes a CPU from two
+// holds has the sender look after a message that waits now, if nobody else does. A message that
+// fills a datagram does not wait and needs no sender: a looking sender takes a CPU from two
 // programs that spin on the only two. The lock is held.
 func (s *Shard) holds() {
 	if !s.foreign.Load() || s.Background() && !s.blocked {
@@ -60,8 +60,8 @@ func (s *Shard) holds() {
 	s.sender.holds.Add(1)
 }
 
-// callSender has the sender look. Nobody holds the lock: who is woken may run in place of the
-// waker.
+// callSender has the sender look. The caller does not hold the lock: the woken thread may preempt
+// us, and would block on the lock we hold.
 func (s *Shard) callSender() {
 	if !s.sender.exists.Swap(true) {
 		k := &s.keeper
@@ -77,7 +77,7 @@ func (s *Shard) callSender() {
 	}
 }
 
-// lookForHeld is that goroutine.
+// lookForHeld is the sender's goroutine.
 func (s *Shard) lookForHeld() {
 	v := &s.sender
 	for {
@@ -103,7 +103,7 @@ func (s *Shard) lookForHeld() {
 	}
 }
 
-// sendHeld sends messages that wait, in vain.
+// sendHeld sends messages for which the wait brought too few others.
 func (s *Shard) sendHeld() {
 	if !s.posts.waiting() {
 		return
@@ -111,7 +111,7 @@ func (s *Shard) sendHeld() {
 	s.mu.Lock()
 	if n := s.posts.n.Load(); !s.shut && n > 0 && (!s.Background() || s.blocked) {
 		if n < crowdSize {
-			s.hold.inVain() // who has posted more would have been well served by the wait for a whole datagram
+			s.hold.inVain() // with more, waiting for a whole datagram would have paid
 		}
 		s.Flush(s.link.Now())
 	}

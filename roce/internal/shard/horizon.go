@@ -1,10 +1,9 @@
 package shard
 
-// horizon is the time up to which timers may run. A timer stands for "no answer
-// has come", and that is known only when all has been handled that had come by
-// the time the timer was due. While more keeps coming that is not the time at
-// which nothing is left, but the time at which as much has been received as can
-// have been in the link then. So answers that are there always come first, and
+// horizon is the time up to which timers may run. A timer means that no answer has come, and we
+// know that only after handling everything that had come when the timer was due. Under steady
+// traffic the link may never be empty, so we do not wait for that: we wait until we have received
+// as much as can have been in the link then. So answers that are there always come first, and
 // timers always get their turn.
 type horizon struct {
 	set bool  // a timer was found due

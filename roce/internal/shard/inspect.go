@@ -13,15 +13,14 @@ import (
 // AckDelayed reports whether an acknowledgement is kept back.
 func (s *Shard) AckDelayed() bool { return s.ack.delayed() }
 
-// AckDelays returns how often one was kept back.
+// AckDelays returns how many acknowledgements were kept back.
 func (s *Shard) AckDelays() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ack.count
 }
 
-// ForgetVainDelays has the next acknowledgement be kept back, whatever became of those
-// before.
+// ForgetVainDelays lets the next acknowledgement be kept back, whatever earlier delays brought.
 func (s *Shard) ForgetVainDelays() {
 	s.mu.Lock()
 	s.ack.skip = 0
@@ -38,15 +37,15 @@ const (
 	RxBatch       = rxBatch
 )
 
-// Step lets simulated time pass to the next thing that happens, and reports false if
-// nothing will. Only for a shard that is driven.
+// Step lets simulated time pass to the next event, and reports false if there is none. It is only
+// for a driven shard.
 func (s *Shard) Step() bool { return s.driven.Step() }
 
-// ChangePort has the link tell of its interfaces.
+// ChangePort acts as a link that reports a state of its interfaces.
 func (s *Shard) ChangePort(p link.PortState) { s.portChanged(p) }
 
-// NeverTakeOver leaves a shard that is meant to be polled to those who poll: when it returns
-// nothing is received any more unless somebody does.
+// NeverTakeOver keeps the goroutine of the shard from receiving. When it returns, the shard
+// receives only while a goroutine polls.
 func (s *Shard) NeverTakeOver() {
 	s.keeper.off.Store(true)
 	s.keeper.mu.Lock() // what has begun to take over has done so
@@ -69,18 +68,18 @@ func (s *Shard) Receiving(f func()) {
 	f()
 }
 
-// Missed has the shard know a program that looks at memory after its requests are complete.
+// Missed acts as if the program had missed a packet while it looked at memory.
 func (s *Shard) Missed() { s.linger.missed() }
 
-// Held returns how many messages were held for a program in another language, and how many are to
-// leave at once since others were held in vain.
+// Held returns how many messages were held for a program in another language, and how many will
+// leave at once because earlier waits did not pay.
 func (s *Shard) Held() (held uint64, skip uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.sender.holds.Load(), s.hold.skip
 }
 
-// Proof returns for how long such a program has to poll, ns; 0 if it has never missed anything.
+// Proof returns how long such a program must poll, in ns; 0 if it never missed a packet.
 func (s *Shard) Proof() int64 { return s.keeper.attention.proof.Load() }
 
 // NeverProven forgets how long such a program has polled.
@@ -89,10 +88,10 @@ func (s *Shard) NeverProven() { s.keeper.attention.begin() }
 // NeverMissed forgets that packets were missed.
 func (s *Shard) NeverMissed() { s.keeper.attention.proof.Store(0) }
 
-// Starve has the program starve for ever.
+// Starve makes the program count as starved for ever.
 func (s *Shard) Starve() { s.starved.until.Store(math.MaxInt64) }
 
-// Lend has the keeper lend the seat to the goroutine that waits for a signal, with the next packet
+// Lend makes the keeper lend the seat to the goroutine that waits for sig, with the next packet
 // that wakes it.
 func (s *Shard) Lend(sig *Signal) {
 	s.mu.Lock()

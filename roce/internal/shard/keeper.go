@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// keeper decides who receives: goroutines that poll, or a goroutine of the shard when
-// nobody does. Config.Polling is only where it begins.
+// keeper decides whether goroutines that poll receive, or a goroutine of the shard because nobody
+// polls. Config.Polling only says where it begins.
 //
-//   - While somebody polls, a timer looks now and then whether that still goes on. If
-//     not, the goroutine takes over, and the timer rests.
-//   - While the goroutine is at work, somebody who polls again and again, without a wait,
+//   - While an application polls, a timer checks now and then that this goes on. If not, the
+//     goroutine takes over, and the timer rests.
+//   - While the goroutine is at work, an application that polls again and again, without a wait,
 //     asks it to give way. With Config.Polling the first poll does.
 //
-// So an application that polls has the latency of polling, one that waits costs nothing
-// while nothing comes, and one that does something else for a while is no dead peer.
+// So an application that polls has the latency of polling, one that waits costs nothing while
+// nothing comes, and one that does something else for a while does not look dead to its peers.
 type keeper struct {
 	background atomic.Bool   // the goroutine is at work; written with the lock of the shard held
 	wanted     atomic.Bool   // it is to give way
 	polls      atomic.Uint32 // that received, so far
 	posts      atomic.Uint32 // calls of a program in another language that posted, so far
 	off        atomic.Bool   // for tests: it never takes over
-	eager      atomic.Uint32 // polls in vain while the goroutine was at work, since the last wait
+	eager      atomic.Uint32 // polls while the goroutine was at work, since the last wait
 	attention  attention     // of a program in another language
 
 	mu      sync.Mutex // taken before the lock of the shard
@@ -57,8 +57,8 @@ func (s *Shard) takeOver() {
 	s.takeOverLocked(false)
 }
 
-// takeOverLocked is takeOver; lapsed says that nobody sat in a seat that was lent. The mutex of the
-// keeper is held.
+// takeOverLocked is takeOver for callers that hold the mutex of the keeper. lapsed says that the
+// seat was lent and nobody sat in it.
 func (s *Shard) takeOverLocked(lapsed bool) {
 	k := &s.keeper
 	if k.over || k.off.Load() || s.Background() {
@@ -80,7 +80,7 @@ func (s *Shard) takeOverLocked(lapsed bool) {
 	}()
 }
 
-// look is what the timer does.
+// look runs when the timer fires. It hands receiving to the goroutine if nobody else receives.
 func (s *Shard) look() {
 	s.machine.Resumed()
 	k := &s.keeper
@@ -103,7 +103,7 @@ func (s *Shard) look() {
 	}
 }
 
-// patience is how long, up to twice that, nobody may receive before the keeper takes over.
+// patience returns how long, up to twice that, nobody may receive before the keeper takes over.
 func (s *Shard) patience() time.Duration {
 	if s.Lent() {
 		return leasePeriod
@@ -111,7 +111,7 @@ func (s *Shard) patience() time.Duration {
 	return patience
 }
 
-// pollInVain notes that somebody polls while the goroutine is at work.
+// pollInVain notes a poll while the goroutine is at work, and may ask the goroutine to give way.
 func (s *Shard) pollInVain() {
 	k := &s.keeper
 	if s.mode == Driven || s.mode == EventDriven && k.eager.Add(1) < eagerPolls {
@@ -122,8 +122,8 @@ func (s *Shard) pollInVain() {
 	}
 }
 
-// giveUp is the end of the goroutine's work: from here on somebody polls, or the shard is
-// closed. It holds rxMu.
+// giveUp ends the goroutine's work: from here on an application polls or receives in a lent seat,
+// or the shard is closed. The caller holds rxMu.
 func (s *Shard) giveUp() {
 	k := &s.keeper
 	k.mu.Lock()
@@ -157,7 +157,7 @@ func (s *Shard) giveUp() {
 	}
 }
 
-// stop ends it, and returns when the goroutine has ended.
+// stop ends the keeper, and returns when its goroutines have ended.
 func (k *keeper) stop() {
 	k.mu.Lock()
 	k.over = true

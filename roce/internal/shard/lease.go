@@ -1,21 +1,21 @@
 package shard
 
-// lease decides who has the seat of an event-driven shard: who receives. The keeper, a goroutine of
-// the shard, has it while several goroutines are woken by what comes. If all that comes is for one,
-// which asks, waits for the answer and asks again, or the other way round, the keeper lends the
-// seat to that one. It then receives for itself whenever it waits, and a message wakes one thread,
-// not two.
+// lease decides who has the seat of an event-driven shard, and so receives. The keeper, a goroutine
+// of the shard, has the seat while what comes wakes several goroutines. If everything is for one
+// goroutine, which asks, waits for the answer and asks again, or the other way round, the keeper
+// lends it the seat. That goroutine then receives for itself whenever it waits, and a message wakes
+// one thread, not two.
 //
-// A turn is a small batch of packets that wakes the same goroutine as the last one: one that waits
-// for the same signal, or the only one that waits, which may wait for several in turn. It takes
-// some turns to lend. When others are woken, too, or messages are posted behind others, the keeper
-// takes the seat back: a stream is received best while its reader uses what came before, and
-// messages that follow each other wait for each other only while the keeper is at work. If nobody
-// sat in the seat for a period the lease lapses. After a lease that was a mistake the next one
+// A turn is a small batch of packets that wakes the same goroutine as the last one: a goroutine
+// that waits for the same signal, or the only one that waits, which may wait for several in turn.
+// Some turns in succession lend the seat. The keeper takes it back when others are woken as well,
+// or messages are posted behind others: a stream is received best while its reader uses what came
+// before, and messages that follow each other wait for each other only while the keeper is at work.
+// The lease lapses if nobody sat in the seat for a period. After a mistaken lease the next one
 // takes twice as many turns.
 //
-// A turn renews the lease, since something was received, and nothing else does: a goroutine whose
-// signal is always set waits and never receives.
+// Only a turn renews the lease, since something was received: a goroutine whose signal is always
+// set waits and never receives.
 type lease struct { // under the lock of the shard
 	lent   bool
 	over   bool    // the keeper is to take the seat back
@@ -36,7 +36,7 @@ func (l *lease) woke(sig *Signal, alone bool) {
 	l.woken = sig
 }
 
-// handled is called after so many packets, which have woken those that woke was called for.
+// handled judges a batch of packets after woke was called for the goroutines that it has woken.
 func (l *lease) handled(packets int) {
 	sig, other := l.woken, l.other
 	l.woken, l.other = nil, false
@@ -59,7 +59,7 @@ func (l *lease) handled(packets int) {
 	l.behind = 0
 }
 
-// against notes what speaks against a lease.
+// against notes an event that speaks against a lease.
 func (l *lease) against() { l.turns, l.over = 0, l.lent }
 
 // posted notes a message that was posted behind others of its queue pair.
@@ -78,7 +78,7 @@ func (l *lease) begin() *Signal {
 	return l.last
 }
 
-// end is when the keeper takes it back.
+// end notes that the keeper takes the seat back.
 func (l *lease) end() {
 	if l.over {
 		l.mistake()

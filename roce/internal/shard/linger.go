@@ -7,13 +7,13 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// linger is for a program in another language that polls its completion queue until its request is
-// acknowledged, and then looks at memory, which its peer is about to write: so does ib_write_lat.
-// Between the two nobody would receive. So the call that has received the acknowledgement looks on,
-// for as long as a peer takes to notice and to write.
+// linger looks on for packets after an acknowledgement, for as long as a peer takes to notice it
+// and to write. A program in another language may poll its completion queue until its request is
+// acknowledged, and then watch memory that its peer is about to write, as ib_write_lat does.
+// Meanwhile nobody would receive, so the call that received the acknowledgement looks on.
 //
-// It does so only after a packet was found that nobody had taken (see standby), and a look that
-// brings no request is in vain: the more of these there are in succession, the fewer are tried.
+// It looks on only after a packet was found that nobody had taken (see standby). The more looks in
+// succession bring no request, the fewer are tried.
 type linger struct {
 	on    atomic.Bool // a packet was missed
 	trial             // of a look; under rxMu
@@ -36,8 +36,8 @@ func (l *linger) ends(came bool) {
 	l.inVain()
 }
 
-// onlyAnswers reports whether packets were sent by responders: nothing of them is for memory that a
-// peer writes by itself.
+// onlyAnswers reports whether there are packets and responders sent them all: none of them writes
+// memory that the program did not ask for.
 func onlyAnswers(rx []transport.RxPacket) bool {
 	for i := range rx {
 		if b := rx[i].Data; len(b) == 0 || !ib.Opcode(b[0]).Info().Response {

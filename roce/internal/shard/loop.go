@@ -8,22 +8,21 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// Never is for Poll: the application will not send something next.
+// Never tells Poll that the application will not send next.
 func Never() bool { return false }
 
-// Always is for Poll: the application gets to run after every poll, and can
-// see what was written to its memory.
+// Always tells Poll that the application runs after every poll, and can see what was written to its
+// memory.
 func Always() bool { return true }
 
-// progress receives, handles what came, runs timers that are due when what
-// had come by then has been handled, and sends what the scheduler says. It reports
-// whether there was anything to do; packets that the link could not get rid of, again, are nothing
-// to do but to wait. expectReply, called with
-// the lock held, says whether the application is likely to send something next.
-// rxMu is held.
+// progress receives packets, handles them, and sends what the scheduler allows. It runs a due timer
+// only after everything that had come by then is handled. It reports whether there was anything to
+// do; packets that the link again could not send do not count, since they can only wait.
+// expectReply, called with the lock held, says whether the application is likely to send next. rxMu
+// is held.
 //
-// This is the one loop that receives: the goroutine of a shard, the goroutine that polls,
-// and the simulation call it.
+// This is the one loop that receives: the goroutine of a shard, polling and waiting goroutines, and
+// the simulation call it.
 func (s *Shard) progress(expectReply func() bool) (bool, error) {
 	s.beginUpcalls()
 	looked := false
@@ -85,12 +84,12 @@ func (s *Shard) progress(expectReply func() bool) (bool, error) {
 	}
 }
 
-// returned asks the link for a datagram that has come back. rxMu is held.
+// returned asks the link for a datagram that was sent back. rxMu is held.
 func (s *Shard) returned() (from netip.Addr, quote []byte) {
 	return s.link.Returned()
 }
 
-// recv asks the link for packets, which it need not have checked.
+// recv asks the link for packets, which the link may leave unverified.
 func (s *Shard) recv(batch []transport.RxPacket) (int, error) {
 	if s.unverified != nil {
 		return s.unverified.RecvUnverified(batch)
@@ -98,7 +97,7 @@ func (s *Shard) recv(batch []transport.RxPacket) (int, error) {
 	return s.link.Recv(batch)
 }
 
-// judgeLease has the lease know of n packets that were handled. rxMu and the lock are held.
+// judgeLease tells the lease that n packets were handled. rxMu and the lock are held.
 func (s *Shard) judgeLease(n int) {
 	if s.mode != EventDriven {
 		return
@@ -111,8 +110,9 @@ func (s *Shard) judgeLease(n int) {
 // wokeSomeone is for progress: what came in was waited for. The lock is held.
 func (s *Shard) wokeSomeone() bool { return s.woke }
 
-// loop is the goroutine of a shard that nobody polls: receive while there is
-// something, spin for a little, then block in the system call.
+// loop is the goroutine of a shard that nobody polls. It receives while there are packets, spins
+// for a little, then blocks in the system call. lapsed says that a lease ended because nobody sat
+// in the seat.
 func (s *Shard) loop(lapsed bool) {
 	s.machine.Lock(&s.rxMu)
 	defer s.rxMu.Unlock()
@@ -134,7 +134,7 @@ func (s *Shard) loop(lapsed bool) {
 		if s.lends {
 			return
 		}
-		now := s.letRun(s.link.Now(), s.crowd.goes()) // who was woken by what came in runs first
+		now := s.letRun(s.link.Now(), s.crowd.goes()) // the goroutines that packets woke run first
 		if s.crowd.returns() {
 			s.SendPosted()
 		}
@@ -151,7 +151,7 @@ func (s *Shard) loop(lapsed bool) {
 	}
 }
 
-// block waits in the link until something happens.
+// block waits in the link until an event or the next timer.
 func (s *Shard) block(now int64) error {
 	s.mu.Lock()
 	if s.up.wanted.Load() || len(s.up.marked) > 0 {
@@ -196,8 +196,8 @@ func (s *Shard) fail(err error) {
 	go s.owner.Close() // which waits for the caller's goroutine
 }
 
-// Poll makes progress from the caller's goroutine, as progress does, unless the goroutine
-// of the shard does. Only one caller does at a time; the others have nothing to do.
+// Poll makes progress on the caller's goroutine unless the shard's goroutine is at work. Only one
+// caller receives at a time; the others have nothing to do.
 func (s *Shard) Poll(expectReply func() bool) {
 	if !s.Polled() {
 		s.SendPosted()
@@ -221,7 +221,7 @@ func (s *Shard) Poll(expectReply func() bool) {
 	}
 }
 
-// drive is called by the simulation when a packet has arrived or a timer is due.
+// drive handles an arrived packet or a due timer in a simulation, which calls it.
 func (s *Shard) drive() {
 	s.rxMu.Lock()
 	for busy := true; busy; {

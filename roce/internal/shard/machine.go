@@ -11,16 +11,14 @@ import (
 	"github.com/goroce/goroce/roce/link"
 )
 
-// machine is what a shard asks of the computer and of Go's scheduler: how many CPUs there are, what
-// the process and its threads have had of them, and to let others run. It is the real one, unless
-// the link is of a simulation that models CPUs and threads: that has a machine of its own, and the
-// whole of this package runs there as it does elsewhere.
+// machine gives a shard access to CPUs, their usage and Go's scheduler. It is the real machine,
+// except on a simulated link that models CPUs and threads: such a link has a machine of its own,
+// and all of this package runs there as it does elsewhere.
 //
-// Two of its methods do nothing on a real machine but tell a model what happens. A goroutine that
-// begins, or that comes back from a wait on a channel, calls Resumed before it does anything else:
-// only now does the model know that it wants a CPU, and what its wake-up costs. It holds no mutex.
-// A mutex that is held while the link receives or waits is taken with Lock, since a model lets time
-// pass meanwhile.
+// Two methods only inform a model, and do nothing else on a real machine. A goroutine that begins,
+// or returns from a wait on a channel, calls Resumed before anything else, holding no mutex: only
+// then does the model know that the goroutine wants a CPU, and what its wake-up costs. Lock takes a
+// mutex that is held while the link receives or waits, since a model lets time pass meanwhile.
 type machine interface {
 	// CPUs is how many the process may run on; Procs how many goroutines run at a time.
 	CPUs() int
@@ -37,8 +35,8 @@ type machine interface {
 	Gosched()
 	// Yield lets other threads run on this CPU.
 	Yield()
-	// Nap sleeps in a system call: the thread, and with it the processor of Go's runtime, until
-	// that notices.
+	// Nap sleeps in a system call. The thread sleeps, and keeps its processor of Go's runtime until
+	// the runtime notices.
 	Nap(time.Duration)
 
 	Resumed()

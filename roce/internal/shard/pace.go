@@ -2,23 +2,24 @@ package shard
 
 import "time"
 
-// pace decides whether who receives looks again and again before it sleeps, and for how long.
+// pace decides how long a receiver looks for packets before it sleeps.
 //
-// To look costs a CPU for as long. To sleep costs more than that where an answer is near: on an
-// idle CPU a wake-up takes tens of microseconds, and the peer, which waits for as long, sleeps
-// meanwhile, too, and has to be woken in turn. So a pair that sleeps goes on to do so, and one that
-// looks finds each packet after ten microseconds. It looks more often when packets come soon after
-// a sleep has begun, up to maxLooks times, and less when they do not.
+// A look costs CPU time. A sleep costs more where an answer is near: a wake-up on an idle CPU takes
+// tens of microseconds, and the peer, which waits for as long, sleeps as well and must be woken in
+// turn. So a pair that sleeps goes on to do so, and one that looks finds each packet after ten
+// microseconds. The receiver looks more often when packets come soon after a sleep has begun, up to
+// maxLooks times, and less often when they do not.
 //
-// Where looks end in a sleep all the same now and then, or somebody else gets the CPU meanwhile, it
-// may be better to share the CPU: to let others run before each of a few looks, and then to sleep.
-// Whether it is has to be tried out: see tryout.
+// Where looks still end in a sleep now and then, or others get the CPU meanwhile, it may be better
+// to share the CPU: to let others run before each of a few looks, and then to sleep. Only a trial
+// can tell: see tryout.
 //
-// A turn of a look takes 1 us on most machines, 4 us where system calls are slow, and 30 to 100 us
-// where instructions are emulated, and so does everything else longer. Therefore turns are counted.
+// pace counts turns, not time. A turn of a look takes 1 us on most machines, 4 us where system
+// calls are slow, and 30 to 100 us where instructions are emulated, and everything else slows down
+// with it.
 type pace struct {
 	since  int64 // since when nothing has come
-	awake  int64 // since when it looks in vain
+	awake  int64 // since when it has looked without a result
 	woken  int64 // when it was woken since then; 0: it was not
 	turns  int64 // of this look
 	most   int64 // turns
@@ -29,7 +30,7 @@ type pace struct {
 	tryout tryout
 }
 
-// begin notes that somebody begins to receive.
+// begin notes that a receiver begins, or that something came.
 func (v *pace) begin(now int64) {
 	v.came()
 	v.since, v.awake, v.turns, v.last, v.lost = now, now, 0, now, false
@@ -38,7 +39,8 @@ func (v *pace) begin(now int64) {
 // woke notes the end of a sleep.
 func (v *pace) woke(now int64) { v.awake, v.woken, v.turns, v.last = now, now, 0, now }
 
-// came is for begin and turn: there was something, or somebody comes back after there was.
+// came adjusts the number of looks after a sleep, when something has come or a receiver begins
+// again.
 func (v *pace) came() {
 	switch {
 	case v.woken == 0:
@@ -63,7 +65,7 @@ func (v *pace) looks(spin spinTime) bool {
 // shares reports whether to let others run before each look.
 func (v *pace) shares(spin spinTime) bool { return !spin.exact && !v.tryout.looks() }
 
-// turn notes a look at the link that has found so many packets, and reports whether to sleep.
+// turn notes a look at the link, how many packets it found, and reports whether to sleep.
 func (v *pace) turn(now int64, busy bool, packets int, spin spinTime) bool {
 	looks := v.looks(spin)
 	v.lost = v.lost || now-v.last > hoggedNs
@@ -93,7 +95,7 @@ func (v *pace) turn(now int64, busy bool, packets int, spin spinTime) bool {
 	return true
 }
 
-// share is how many of the last things were of a kind, of about shareOf.
+// share is an average of about the last shareOf cases: the part that were of a kind.
 type share float32
 
 func (s *share) note(yes bool) {
@@ -103,7 +105,7 @@ func (s *share) note(yes bool) {
 	}
 }
 
-// spinTime is for how long to look, if the program says so: always, and no longer.
+// spinTime is how long to look. If exact, the program has set it, and each look takes that long.
 type spinTime struct {
 	ns    int64
 	exact bool

@@ -40,7 +40,7 @@ type received struct {
 	expectReply func() bool
 }
 
-// afterReceive is the decision.
+// afterReceive decides what to do with what there is to send after packets were handled.
 func (a *delayedAck) afterReceive(r received) next {
 	switch {
 	case r.lookOnce && r.packets == 0:
@@ -66,10 +66,9 @@ func (s *Shard) Flush(now int64) {
 	s.noteTimers()
 }
 
-// Settle sends all that waits for something else to be sent, before a command that
-// may end a queue pair: acknowledgements above all. Of what they acknowledge the
-// application knows already, and may close for that reason; its peer must not take that
-// for a failure. The lock is held.
+// Settle sends everything that waits, acknowledgements above all, before a command that may end a
+// queue pair. The application already knows what they acknowledge and may close for that reason;
+// its peer must not take that for a failure. The lock is held.
 func (s *Shard) Settle(now int64) {
 	if !s.releaseAck(now) {
 		s.transmit(now)
@@ -103,8 +102,8 @@ func (s *Shard) PostedAll(now int64) {
 	}
 }
 
-// SendBeforeWait is SendPosted for a poster that is going to wait: it leaves that to the
-// goroutine of the shard if others have been woken with it, who may post too.
+// SendBeforeWait is SendPosted for a poster that is going to wait. It leaves the sending to the
+// goroutine of the shard if that has woken others as well, which may also post.
 func (s *Shard) SendBeforeWait() {
 	if s.posts.waiting() && !s.crowd.leave() {
 		s.SendPosted()
@@ -152,8 +151,8 @@ func (s *Shard) transmit(now int64) {
 	s.handOut()
 }
 
-// forgetSent lets go of what was sent: a packet refers to its queue pair and to the memory of its
-// payload, and the last places of a long batch are not used again for hours. The lock is held.
+// forgetSent drops references to sent packets: a packet refers to its queue pair and to the memory
+// of its payload, and the last places of a long batch may stay unused for hours. The lock is held.
 func (s *Shard) forgetSent() {
 	for i := range s.tx[:s.txUsed] {
 		s.tx[i].Forget()
@@ -161,7 +160,7 @@ func (s *Shard) forgetSent() {
 	s.txUsed = 0
 }
 
-// Transmit is transmit for a service that says its last words. The lock is held.
+// Transmit is transmit for a service that sends its last messages. The lock is held.
 func (s *Shard) Transmit(now int64) { s.transmit(now) }
 
 // handOut hands out the engine's events. The lock is held.

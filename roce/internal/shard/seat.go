@@ -2,18 +2,17 @@ package shard
 
 import "context"
 
-// seat is where the goroutine sits that receives while it waits: see lease. It is plain state. Who
-// calls a method holds seatMu, which comes after all other locks, and then does what the method
-// answers.
+// seat tracks the goroutine that receives while it waits: see lease. It is plain state: the caller
+// of a method holds seatMu, which comes after all other locks, and then acts on the answer.
 type seat struct {
-	heir    *Signal // of the goroutine that may sit; nil: the keeper receives, or who polls
+	heir    *Signal // of the goroutine that may sit; nil: the keeper or a poll receives
 	taken   bool    // the goroutine sits
 	asleep  bool    // it sleeps in the link, or is about to
 	resting bool    // the timer is not set: getUp asks for it
 	seen    uint32  // looks at the link when the timer was set
 }
 
-// tick is what becomes of the timer when it has fired.
+// tick says what to do with the timer after it has fired.
 type tick uint8
 
 const (
@@ -22,17 +21,18 @@ const (
 	tickTakeOver // nobody receives, so the keeper has to
 )
 
-// lend is for a keeper that leaves. It sets the timer.
+// lend hands the seat to heir when the keeper leaves. The caller sets the timer.
 func (v *seat) lend(heir *Signal, looks uint32) { *v = seat{heir: heir, taken: v.taken, seen: looks} }
 
-// revoke takes the seat back: who sits leaves. It reports whether to wake the link.
+// revoke takes the seat back, so that the goroutine in it leaves. It reports whether to wake the
+// link.
 func (v *seat) revoke() bool {
 	v.heir = nil
 	return v.rouse()
 }
 
-// sitDown reports whether the goroutine that waits for a signal may receive: it takes over a lent
-// seat in which nobody sits.
+// sitDown takes a lent seat for the goroutine that waits for sig, unless another sits there. It
+// reports whether that goroutine may receive.
 func (v *seat) sitDown(sig *Signal) bool {
 	if sig == nil || v.heir == nil || v.taken {
 		return false
@@ -41,22 +41,22 @@ func (v *seat) sitDown(sig *Signal) bool {
 	return true
 }
 
-// sleep comes before a sleep in the link. After it the goroutine looks for reasons to stay awake;
-// whoever gives it one rouses it afterwards. So none is missed. It returns false if the seat is not
-// lent any more.
+// sleep announces a sleep in the link. The goroutine then looks for reasons to stay awake; anyone
+// who gives it one rouses it afterwards, so none is missed. sleep returns false if the seat is no
+// longer lent.
 func (v *seat) sleep() bool {
 	v.asleep = v.heir != nil
 	return v.asleep
 }
 
-// rouse ends the sleep, and reports whether to wake the link for that.
+// rouse ends the sleep, and reports whether to wake the link.
 func (v *seat) rouse() bool {
 	was := v.asleep
 	v.asleep = false
 	return was
 }
 
-// getUp reports whether to set the timer.
+// getUp frees the seat, and reports whether to set the timer.
 func (v *seat) getUp(looks uint32) bool {
 	set := v.resting && v.heir != nil
 	v.taken, v.asleep, v.resting = false, false, false
@@ -66,7 +66,8 @@ func (v *seat) getUp(looks uint32) bool {
 	return set
 }
 
-// fired is for the timer. It takes the looks at the link so far: by whom does not matter.
+// fired says what the timer is to do, from the number of looks at the link so far, whoever made
+// them.
 func (v *seat) fired(looks uint32) tick {
 	switch {
 	case looks != v.seen:
@@ -79,10 +80,11 @@ func (v *seat) fired(looks uint32) tick {
 	return tickTakeOver
 }
 
-// Lent reports whether a goroutine that waits receives for itself, and the keeper does not.
+// Lent reports whether the seat is lent: a goroutine that waits receives for itself, and the keeper
+// does not.
 func (s *Shard) Lent() bool { return s.heir.Load() != nil }
 
-// rouse ends the sleep of the goroutine in the seat. The caller has given the reason before.
+// rouse ends the sleep of the goroutine in the seat. The caller has already set the reason.
 func (s *Shard) rouse() {
 	s.seatMu.Lock()
 	wake := s.seat.rouse()
@@ -104,7 +106,7 @@ func (s *Shard) revoke() {
 }
 
 // sit receives until the signal is set, the context ends or the shard is closed. It returns false
-// if it is not for this goroutine to receive, or not any more.
+// if this goroutine may not receive, or no longer.
 func (s *Shard) sit(ctx context.Context, sig *Signal) (bool, error) {
 	s.seatMu.Lock()
 	ok := s.seat.sitDown(sig)
@@ -138,7 +140,7 @@ func (s *Shard) sit(ctx context.Context, sig *Signal) (bool, error) {
 		case ctx.Err() != nil:
 			return true, ctx.Err()
 		}
-		now, woke = s.letRun(now, woke), false // what the caller has woken, or packets have
+		now, woke = s.letRun(now, woke), false // goroutines that the caller or packets have woken
 		if sig.isSet() {
 			continue
 		}
@@ -175,7 +177,7 @@ func (s *Shard) sit(ctx context.Context, sig *Signal) (bool, error) {
 // lentTo reports whether the goroutine that waits for a signal has the seat.
 func (s *Shard) lentTo(sig *Signal) bool { return sig != nil && s.heir.Load() == sig }
 
-// sleep blocks, unless there is a reason not to.
+// sleep blocks in the link unless there is a reason to stay awake.
 func (s *Shard) sleep(ctx context.Context, sig *Signal, now int64) error {
 	s.seatMu.Lock()
 	ok := s.seat.sleep()
@@ -190,7 +192,7 @@ func (s *Shard) sleep(ctx context.Context, sig *Signal, now int64) error {
 	return nil
 }
 
-// getUp is the end of sit.
+// getUp leaves the seat at the end of sit.
 func (s *Shard) getUp(sig *Signal) {
 	sig.seat.Store(nil)
 	k := &s.keeper
@@ -213,8 +215,8 @@ type watched struct {
 	quit chan struct{}
 }
 
-// watch has the end of a context rouse the goroutine in the seat. That of the last call goes on, so
-// that calls with one context cost nothing. rxMu is held.
+// watch makes the end of a context rouse the goroutine in the seat. The previous watch stays in
+// place for the same context, so repeated calls cost nothing. rxMu is held.
 func (s *Shard) watch(ctx context.Context) {
 	w := watched{done: ctx.Done()}
 	if w.done == s.watched.done {
@@ -226,7 +228,7 @@ func (s *Shard) watch(ctx context.Context) {
 	}
 	w.quit = make(chan struct{})
 	s.watched = w
-	go func() { // context.AfterFunc asks the context for more than the caller of a wait may have it say later
+	go func() { // context.AfterFunc would use more of the context than Done
 		select {
 		case <-w.done:
 			s.machine.Resumed()
@@ -236,7 +238,7 @@ func (s *Shard) watch(ctx context.Context) {
 	}()
 }
 
-// forgetWatch ends it. rxMu is held.
+// forgetWatch ends the watch. rxMu is held.
 func (s *Shard) forgetWatch() {
 	if s.watched.quit != nil {
 		close(s.watched.quit)

@@ -16,7 +16,7 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// Mode is who makes a shard move.
+// Mode says what runs a shard.
 type Mode uint8
 
 // The modes.
@@ -26,7 +26,7 @@ const (
 	Driven                  // the goroutine that waits, through the simulation
 )
 
-// Owner is told what the engine and the link have to say. Its methods do not block.
+// Owner receives the reports of the engine and the link. Its methods do not block.
 type Owner interface {
 	// Completed is called with the lock held when a queue that was armed has a
 	// completion, unless it is the service's.
@@ -41,8 +41,8 @@ type Owner interface {
 	Close()
 }
 
-// Service is what has queue pair 1. It is the user data of its completion queue. All its
-// methods are called with the lock held.
+// Service owns queue pair 1. It is the user data of its completion queue. All its methods are
+// called with the lock held.
 type Service interface {
 	Completed()                // its completion queue, which was armed, has something
 	Ready() bool               // there is something to take in or to hand out
@@ -213,8 +213,8 @@ func SchedulerOf(l link.Link) link.Scheduler {
 }
 
 // End begins to close the shard: every waiting call returns [ErrClosed], with the reason unless
-// that is nil. Of several shards each ends before the first of them closes, so that nobody finds
-// one open who was told that another is closed.
+// that is nil. Of several shards each ends before the first of them closes, so that a goroutine
+// that learns that one is closed finds none of them open.
 func (s *Shard) End(reason error) {
 	s.ending.Do(func() {
 		if reason != nil {
@@ -251,9 +251,9 @@ func Fail(all []*Shard, reason error) {
 	}
 }
 
-// Close ends the shard, and nothing of it runs any more when Close returns. The service may say
-// a last word to its peers. Closing again does nothing and returns the same. The table of memory
-// is left to the caller: it may have other users.
+// Close ends the shard; nothing of it runs after Close returns. The service may send its peers a
+// last message. Closing again does nothing and returns the same. The table of memory is left to the
+// caller, since it may have other users.
 func (s *Shard) Close() error {
 	s.End(nil)
 	s.closing.Do(func() {
@@ -290,7 +290,7 @@ func (s *Shard) Lock() error {
 	return nil
 }
 
-// LockAlways takes the lock, also when the shard is closed: for calls that only look.
+// LockAlways takes the lock even if the shard is closed, for calls that only read.
 func (s *Shard) LockAlways() { s.mu.Lock() }
 
 // Unlock gives the lock back.
@@ -363,12 +363,12 @@ func (s *Shard) Clock() time.Duration { return time.Duration(s.link.Now()) }
 // Rand returns the source of random numbers. It is used with the lock held.
 func (s *Shard) Rand() io.Reader { return s.rand }
 
-// GUID is a fresh one of this opening: peers take requests of a device that was opened
-// anew, and knows nothing of its connections, for those of another.
+// GUID returns a number that is new each time the device is opened. The device then knows nothing
+// of its earlier connections, and peers take its requests for those of another device.
 func (s *Shard) GUID() uint64 { return binary.BigEndian.Uint64(s.guid[:]) }
 
-// Index is the place among the shards of a device. The first has queue pair 1. Who takes the
-// locks of several takes them in this order.
+// Index is the place among the shards of a device. The first has queue pair 1. Callers take the
+// locks of several shards in this order.
 func (s *Shard) Index() int { return s.index }
 
 // Mode says what makes the shard move.

@@ -12,7 +12,7 @@ type Signal struct {
 // NewSignal makes a signal.
 func NewSignal() *Signal { return &Signal{set: make(chan struct{}, 1)} }
 
-// Set wakes a goroutine. The signal of an object that nobody made is nil, and wakes none.
+// Set wakes a goroutine. A nil signal, of an object that was never made, wakes none.
 func (s *Signal) Set() {
 	if s == nil {
 		return
@@ -24,16 +24,16 @@ func (s *Signal) Set() {
 	s.rouse()
 }
 
-// rouse has a goroutine that receives while it waits look again at what it waits for: it sleeps in
-// the link, and sees no channels there.
+// rouse makes a goroutine that receives while it waits look again for its signal: it sleeps in the
+// link, and sees no channels there.
 func (s *Signal) rouse() {
-	// In this order: it says where it sits before it looks whether the signal is set.
+	// The order matters: that goroutine sets seat before it checks the signal.
 	if seat := s.seat.Load(); seat != nil {
 		seat.rouse()
 	}
 }
 
-// C is for a goroutine that waits for the signal and never receives.
+// C returns the channel for a goroutine that waits for the signal and never receives.
 func (s *Signal) C() <-chan struct{} {
 	if s == nil {
 		return nil

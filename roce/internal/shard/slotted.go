@@ -8,13 +8,13 @@ import (
 	"github.com/goroce/goroce/roce/link"
 )
 
-// Slotted returns what the link does so that other devices can have its addresses, too.
+// Slotted returns the link's means to share its addresses with other devices.
 func (s *Shard) Slotted() link.Slotted { return s.slotted }
 
-// Slot is the part of the queue pair numbers and communication IDs that come here.
+// Slot returns the part of the queue pair numbers and communication IDs that arrives at this shard.
 func (s *Shard) Slot() ib.Slot { return s.link.Capabilities().Slot }
 
-// slottedOf finds it in a link, or in the link below a middleware that does not unwrap.
+// slottedOf finds link.Slotted in a link, or in the link below a middleware that does not unwrap.
 func slottedOf(l, base link.Link) link.Slotted {
 	if f, ok := link.As[link.Slotted](l); ok {
 		return f
@@ -25,7 +25,7 @@ func slottedOf(l, base link.Link) link.Slotted {
 	return alone{}
 }
 
-// alone is for a link whose addresses nobody else has.
+// alone stands in for link.Slotted on a link that shares its addresses with no other device.
 type alone struct{}
 
 func (alone) Another() (link.Link, error)              { return nil, link.ErrUnsupported }

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// standby is a goroutine that looks after a shard which is polled by [Shard.Progress]: every 50 us
-// at first, and then ever more rarely, while the program goes on polling. It takes what waits if
-// the program does not, as when that looks at memory now, which only the device can write. When it
-// has nothing more to do, the timer of the keeper is enough.
+// standby looks after a shard that a program polls by [Shard.Progress]. Its goroutine looks every
+// 50 us at first, then ever more rarely while the program goes on polling. It takes the packets
+// that the program leaves, for example while the program watches memory that only the device can
+// write. When it has nothing more to do, the timer of the keeper is enough.
 type standby struct {
 	on    atomic.Bool   // the goroutine exists
-	given atomic.Uint32 // times that the goroutine of the shard gave way
+	given atomic.Uint32 // how often the goroutine of the shard gave way
 }
 
 // standBy starts the goroutine, if there is none. The caller may hold the lock of the shard.
@@ -39,11 +39,11 @@ func (s *Shard) standBy() {
 	}()
 }
 
-// activity is what a program has done so far. Who posts is at work, too: it will look for
-// completions when it has posted what it has.
+// activity counts what a program has done so far. A program that posts is at work as well: it will
+// look for completions when it has posted what it has.
 type activity struct{ polls, posts uint32 }
 
-// looks reports whether it has done something since the last look.
+// looks reports whether the program has done something since the last look.
 func (a *activity) looks(polls, posts uint32) bool {
 	before := *a
 	*a = activity{polls, posts}
@@ -57,7 +57,7 @@ func (s *Shard) notePost() {
 	}
 }
 
-// lookAfter is that goroutine.
+// lookAfter is standby's goroutine.
 func (s *Shard) lookAfter() {
 	k := &s.keeper
 	var seen activity
@@ -88,20 +88,20 @@ func (s *Shard) lookAfter() {
 	}
 }
 
-// receiveForNobody looks at the link for a program that does not, and reports whether there was
-// something.
+// receiveForNobody receives for a program that does not, and reports whether there was a packet or
+// an error.
 func (s *Shard) receiveForNobody() bool {
 	if !s.rxMu.TryLock() {
-		return false // it does, after all
+		return false // the program receives after all
 	}
 	defer s.rxMu.Unlock()
 	s.received = 0
 	_, err := s.progress(Never)
-	return err != nil || s.received > 0 // who takes over meets the error again
+	return err != nil || s.received > 0 // the goroutine that takes over meets the error again
 }
 
-// ServeForeign tells that a program in another language uses the shard, which looks at memory
-// without a call.
+// ServeForeign notes that a program in another language uses the shard and looks at memory without
+// a call.
 func (s *Shard) ServeForeign() {
 	if s.mode != Driven {
 		s.foreign.Store(true)

@@ -5,15 +5,15 @@ import (
 	"sync/atomic"
 )
 
-// starved notices that threads of a program that polls get little of a CPU, since others want it.
-// Such a thread uses up each turn that it gets, and then waits for all others, half a second on a
-// machine with twenty of them for each CPU. If that happens while it holds the lock of the shard
-// nothing is received or answered for as long, and peers give up. It is likely, too: a call that
-// sends, or that wakes a thread, makes others ready to run in its place.
+// starved notices when the polling threads of a program get little CPU because others want it. Such
+// a thread uses up its turn and then waits for all others: half a second on a machine with twenty
+// threads for each CPU. If it loses the CPU while it holds the lock of the shard, nothing is
+// received or answered for as long, and peers give up. That is likely, since a call that sends or
+// wakes a thread makes others ready to run in its place.
 //
-// So while a program starves, its threads neither receive, send nor wake anybody under the lock.
-// They leave that to the goroutine of the shard, which sleeps most of the time, and is therefore
-// run soon when something comes.
+// So the threads of a starving program neither receive, send nor wake anybody under the lock. They
+// leave that to the goroutine of the shard, which sleeps most of the time and therefore runs soon
+// after something comes.
 type starved struct {
 	until atomic.Int64 // on the clock of the link
 	next  atomic.Int64 // when to measure again
@@ -22,7 +22,7 @@ type starved struct {
 	before usage
 }
 
-// usage is what a thread has had of the CPUs.
+// usage is the CPU time that a thread has had.
 type usage struct {
 	thread int
 	at     int64 // on the clock of the link
@@ -36,7 +36,7 @@ func starvedBetween(a, b usage) bool {
 	return a.thread == b.thread && a.slept == b.slept && b.ran-a.ran < (b.at-a.at)/4
 }
 
-// looks is for a thread that polls. It reports whether the program starves.
+// looks measures a thread that polls, if that is due, and reports whether the program starves.
 func (v *starved) looks(m machine, now int64) bool {
 	if now >= v.next.Load() && v.mu.TryLock() {
 		if u := usageOfThread(m, now); u.thread != 0 {
@@ -47,7 +47,7 @@ func (v *starved) looks(m machine, now int64) bool {
 	return v.now(now)
 }
 
-// now reports whether the program starves, by what is known.
+// now reports whether the program starves, by the measurements so far.
 func (v *starved) now(now int64) bool { return now < v.until.Load() }
 
 // note takes a measurement. mu is held.
@@ -65,8 +65,8 @@ func usageOfThread(m machine, now int64) usage {
 	return usage{thread: thread, at: now, ran: ran, slept: slept}
 }
 
-// leavesSending reports whether a message that is posted now is left to the goroutine, which is
-// woken when the lock is given back. The lock is held.
+// leavesSending leaves a message that is posted now to the goroutine if the program starves, and
+// reports whether it did. The goroutine is woken when the lock is given back. The lock is held.
 func (s *Shard) leavesSending(now int64) bool {
 	if !s.foreign.Load() || !s.Background() || !s.starved.now(now) {
 		return false

@@ -1,10 +1,10 @@
 package shard
 
-// trial decides whether to do something that pays at times: the more often in succession it was in
-// vain, the less often it is tried. The zero value tries.
+// trial decides whether to try something that pays only at times. The more attempts in succession
+// did not pay, the fewer are made. The zero value tries.
 type trial struct {
 	skip    uint32 // how many times not to try
-	penalty uint32 // skip after the next one in vain
+	penalty uint32 // previous skip, which the next attempt that does not pay doubles
 }
 
 // due reports whether to try now.
@@ -16,11 +16,11 @@ func (t *trial) due() bool {
 	return false
 }
 
-// inVain notes that one did not pay; after it up to maxSkip are left out.
+// inVain notes an attempt that did not pay, after which up to maxSkip chances are passed over.
 func (t *trial) inVain() {
 	t.penalty = min(2*t.penalty+1, maxSkip)
 	t.skip = t.penalty
 }
 
-// paid notes that one did.
+// paid notes an attempt that paid.
 func (t *trial) paid() { t.penalty = 0 }

@@ -1,16 +1,16 @@
 package shard
 
-// tryout decides whether to keep the CPU while it looks for packets, or to share it, by what both
-// have brought: the time that a packet took, from the one before it.
+// tryout decides whether to keep the CPU while looking for packets or to share it, by what each way
+// has cost: the time from one packet to the next.
 //
-// No other sign tells them apart. Where CPUs are free, to keep it is two to five times as fast.
-// Where a neighbour has one of two CPUs, who keeps it has the peer wait for the other one. The
-// thread that looks always has a CPU there and notices nothing; to share is nearly twice as fast.
+// No other sign tells them apart. On free CPUs keeping is two to five times as fast. Where a
+// neighbour has one of two CPUs, a receiver that keeps the other has its peer wait for it. The
+// looking thread always has a CPU there and notices nothing; sharing is nearly twice as fast.
 //
-// So the other way is tried now and then for a period, and the more rarely the oftener it was
-// slower. To share has to win twice. Where looks find something nearly always there is no doubt,
-// and nothing is tried.
-// A conversation of fewer packets decides nothing, and is looked for.
+// So tryout tries the other way for a period now and then, and the more rarely the more often it
+// was slower. Sharing must win twice. Where nearly all looks find something there is no doubt, and
+// nothing is tried. A conversation of fewer than tryoutPackets packets in a period decides nothing,
+// and the receiver looks.
 type tryout struct {
 	shared  bool     // the way that was better: to share
 	other   bool     // the other one is being tried
@@ -26,7 +26,7 @@ type tryout struct {
 // looks reports whether to look and keep the CPU.
 func (t *tryout) looks() bool { return t.shared == t.other }
 
-// came notes that so many packets have come, and whether it is in doubt that looking is better.
+// came notes how many packets have come, and whether it is in doubt that looking is better.
 func (t *tryout) came(now int64, packets int, doubt bool) {
 	if !doubt && !t.shared && !t.other {
 		*t = tryout{last: now}

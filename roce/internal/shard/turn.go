@@ -2,10 +2,9 @@ package shard
 
 import "context"
 
-// Turn is for the beginning of calls that
-// may wait: if the shard is on a simulation in which goroutines take turns (see
-// link.Scheduler) it returns when it is the caller's, or when quit is closed, which may be
-// nil. The caller holds no mutex: others that want it would not be seen to wait. Elsewhere
+// Turn begins calls that may wait. On a simulation in which goroutines take turns (see
+// link.Scheduler) it returns when it is the caller's turn, or when quit is closed, which may be
+// nil. The caller holds no mutex, since the simulation would not see others wait for it. Elsewhere
 // Turn does nothing.
 func (s *Shard) Turn(quit <-chan struct{}) {
 	if s != nil && s.sched != nil {
@@ -13,9 +12,8 @@ func (s *Shard) Turn(quit <-chan struct{}) {
 	}
 }
 
-// quitter is a context that can end in a way for which nobody has to wait: that of a call
-// that another one, which waits for its end, has broken off. The other one may hold
-// a mutex meanwhile.
+// quitter is a context that can end without anybody waiting for it: the context of a call that
+// another call has broken off. That other call waits for the end, and may hold a mutex meanwhile.
 type quitter interface {
 	Quit() <-chan struct{}
 }
@@ -27,9 +25,9 @@ func quitOf(ctx context.Context) <-chan struct{} {
 	return nil
 }
 
-// waitTurn is Wait for such a shard. What several goroutines do at the same time happens
-// in an order of its own, so that what there is to return is looked for after the
-// turn was taken, when everybody else waits.
+// waitTurn is Wait for a shard whose goroutines take turns. The simulation orders what several of
+// them do at the same time, so waitTurn looks for results after it has taken the turn, when all
+// others wait.
 func (s *Shard) waitTurn(ctx context.Context, notify <-chan struct{}) error {
 	told := false
 	select {

@@ -13,13 +13,13 @@ type upcalls struct {
 	marked []func()    // under rxMu: asked for before the last look at the link began
 }
 
-// Upcall has f called without the lock, soon. It is for what comes of a packet; the lock is held.
+// Upcall has f called soon, without the lock. It is for consequences of a packet; the lock is held.
 func (s *Shard) Upcall(f func()) { s.up.now = append(s.up.now, f) }
 
-// AfterArrivals has f called, without locks of the caller, when all packets are handled that had
-// arrived at the shard by now. That is for what another shard learns of a queue pair of this one:
-// its packet may have come by later than others, which wait in another link. It reports false, and
-// does nothing, if none can wait: in a simulation each packet is handled when it arrives.
+// AfterArrivals has f called, without locks of the caller, after all packets that had arrived at
+// the shard by now are handled. Another shard uses it when it learns of a queue pair of this one:
+// the packets of that queue pair may have arrived earlier and still wait in this link. It reports
+// false and does nothing in a simulation, where each packet is handled on arrival.
 func (s *Shard) AfterArrivals(f func()) bool {
 	if s.driven != nil {
 		return false
@@ -35,7 +35,7 @@ func (s *Shard) AfterArrivals(f func()) bool {
 	return true
 }
 
-// beginUpcalls notes before a look at the link which calls wait for it. rxMu is held.
+// beginUpcalls notes, before a look at the link, which calls wait for that look. rxMu is held.
 func (s *Shard) beginUpcalls() {
 	if !s.up.wanted.Load() {
 		return
@@ -63,7 +63,7 @@ func (s *Shard) makeUpcalls(now []func()) {
 	}
 }
 
-// takeUpcalls returns the calls to make when the lock is given back, which is held.
+// takeUpcalls returns the calls to make after the caller gives the lock back. The lock is held.
 func (s *Shard) takeUpcalls() []func() {
 	now := s.up.now
 	s.up.now = nil

@@ -4,10 +4,9 @@ import (
 	"context"
 )
 
-// Wait lets a goroutine that waits for something do its part: block until
-// notify, receive packets, or let simulated time pass. It returns when it is worth looking
-// again, or with the error of the context or ErrClosed. tries counts the calls
-// of one wait.
+// Wait does the part of a goroutine that waits: it blocks until notify, receives packets, or lets
+// simulated time pass. It returns when another look is worthwhile, or with the error of the context
+// or ErrClosed. tries counts the calls of one wait.
 func (s *Shard) Wait(ctx context.Context, notify <-chan struct{}, tries int) error {
 	switch {
 	case s.mode == Polling:
@@ -35,8 +34,8 @@ func (s *Shard) Wait(ctx context.Context, notify <-chan struct{}, tries int) err
 	return err
 }
 
-// WaitFor is Wait for a signal that is only set by what this shard receives. If what comes is for
-// the caller alone it receives meanwhile: see lease.
+// WaitFor is Wait for a signal that only packets of this shard set. If what comes is for the caller
+// alone, the caller receives meanwhile: see lease.
 func (s *Shard) WaitFor(ctx context.Context, sig *Signal, tries int) error {
 	s.waiting.Add(1)
 	defer s.waiting.Add(-1)
@@ -48,21 +47,22 @@ func (s *Shard) WaitFor(ctx context.Context, sig *Signal, tries int) error {
 	return s.Wait(ctx, sig.C(), tries)
 }
 
-// WaitAny is Wait for something that may come by any of several shards of a device.
+// WaitAny is Wait for an event that any of several shards of a device may bring.
 func WaitAny(shards []*Shard, ctx context.Context, notify <-chan struct{}, tries int) error {
 	Attend(shards[1:])
 	return shards[0].Wait(ctx, notify, tries)
 }
 
-// Attend does for shards what Wait does, without a wait: for who waits for them with another one.
+// Attend does for shards what Wait does, but does not wait: the caller waits by means of another
+// shard.
 func Attend(shards []*Shard) {
 	for _, s := range shards {
 		s.attend()
 	}
 }
 
-// attend does what Wait does for a shard, without a wait. In a simulation there is nothing to do:
-// time passes for all.
+// attend does what Wait does for a shard, but does not wait. In a simulation it does nothing, since
+// time passes for all shards.
 func (s *Shard) attend() {
 	switch s.mode {
 	case Polling:
@@ -74,8 +74,7 @@ func (s *Shard) attend() {
 	}
 }
 
-// Unattended has the goroutine of the shard receive, for a caller that goes away to wait by means
-// of its own.
+// Unattended has the goroutine of the shard receive while the caller waits by other means.
 func (s *Shard) Unattended() {
 	if s.mode == Driven {
 		return

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Faults takes the place of the system calls of a link, which fail in bursts, as a seed draws;
-// those that do not do a part of what they are asked for. The zero value lets all of them through.
+// Faults replaces the system calls of a link. A seed draws bursts in which they fail; other calls
+// do only a part of what they are asked for. The zero value lets all of them through.
 type Faults struct {
 	r          *rand.Rand
 	send, recv burst
@@ -52,7 +52,7 @@ const longBurst = 40
 // NewFaults draws faults from a seed.
 func NewFaults(seed uint64) *Faults { return &Faults{r: rand.New(rand.NewPCG(seed, 26))} }
 
-// AllFail has each call fail with an error.
+// AllFail makes each call fail with an error.
 func (f *Faults) AllFail(send, recv unix.Errno) {
 	if send != 0 {
 		f.send = burst{send, 1 << 30}
@@ -104,10 +104,10 @@ func (f *Faults) Recv(fd int, msgs []sockio.Mmsghdr) (int, unix.Errno) {
 // Kick is for a call that has the kernel look at a ring: its error, or 0 if it is to be made.
 func (f *Faults) Kick() unix.Errno { return f.draw(&f.send, kickErrors) }
 
-// RunFaults sends packets from A to B, over seeds, while system calls of both fail. Whatever they
-// fail with: each packet is received once, with its bytes and in the order of its path, or counted
-// as dropped. inject has the calls of a link go through f, and takes back what the link has learned
-// of the kernel, such as that it does not segment.
+// RunFaults sends packets from A to B, over seeds, while system calls of both fail. Whatever the
+// error, each packet is received once, with its bytes and in the order of its path, or counted as
+// dropped. inject routes the calls of a link through f, and resets what the link has learned of the
+// kernel, such as that it does not segment.
 func RunFaults(t *testing.T, p Pair, inject func(l link.Link, f *Faults)) {
 	Reaches(t, p.A, p.B, NewPath(p.A, p.B))
 	Drive(t, p.A, func() bool { return !p.A.Blocked() })
@@ -218,9 +218,10 @@ func (w *faultWatch) end(t *testing.T) {
 	require.False(t, w.receive(t))
 }
 
-// RunDead has the sockets of a link die, as a system call says: that ends the link, from whichever
-// side it is seen, with the error, and wakes who waits. Nothing is written to the descriptor any
-// more, which may be somebody else's. open makes a link, which RunDead closes, and b is a peer.
+// RunDead makes a system call report that the sockets of a link are dead. The error ends the link,
+// whichever side sees it, and wakes waiting goroutines. Nothing may be written to the descriptor
+// afterwards, since it may belong to another file. open makes a link, which RunDead closes, and b
+// is a peer.
 func RunDead(t *testing.T, open func(t *testing.T) link.Link, b link.Link, inject func(l link.Link, f *Faults)) {
 	for i, errno := range deadErrors {
 		for k, side := range []string{"send", "receive"} {

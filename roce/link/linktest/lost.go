@@ -24,8 +24,8 @@ func LostPage(t testing.TB) []byte {
 	return b
 }
 
-// SendLost sends packets of which one has a payload that is not there, and returns
-// the address that the panic gave.
+// SendLost sends packets, one of which has an inaccessible payload, and returns the address that
+// the panic gave.
 func SendLost(t testing.TB, l link.Link, batch []wire.TxPacket) (addr uint64) {
 	t.Helper()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))

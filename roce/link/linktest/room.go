@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// RunRoom checks that as many packets as the room of B holds arrive, though nobody receives
-// meanwhile: each by itself, or in runs. The buffers should be small, or that takes long.
+// RunRoom checks that as many packets as the room of B holds arrive, one by one or in runs, though
+// nobody receives meanwhile. The buffers should be small, or the test takes long.
 func RunRoom(t *testing.T, p Pair) {
 	room := p.B.Capabilities().Room
 	require.NotZero(t, room.Size)
