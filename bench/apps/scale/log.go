@@ -58,6 +58,7 @@ type group struct {
 	hosts   []int // the first one leads
 	servers []*server
 	ideal   time.Duration
+	mu      sync.Mutex
 	commits []time.Duration
 }
 
@@ -70,6 +71,7 @@ type server struct {
 
 // machine is what a log is applied to: it keeps a sum that tells whether two have applied the same.
 type machine struct {
+	mu  sync.Mutex
 	sum maphash.Hash
 	n   int
 }
@@ -78,9 +80,18 @@ var seed = maphash.MakeSeed()
 
 // Apply adds an entry.
 func (m *machine) Apply(l *raft.Log) any {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.sum.Write(l.Data)
 	m.n++
 	return nil
+}
+
+// applied returns how many entries were applied, and their sum.
+func (m *machine) applied() (n int, sum uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.n, m.sum.Sum64()
 }
 
 // Snapshot is never taken: runs are short.
@@ -247,16 +258,20 @@ func (g *group) client(fabric *sim.Fabric, l Log, number, client int) error {
 		if err := g.servers[0].r.Apply(slices.Clone(entry), 0).Error(); err != nil {
 			return fmt.Errorf("group %d: %w", number, err)
 		}
-		g.commits = append(g.commits, time.Since(at))
+		took := time.Since(at)
+		g.mu.Lock()
+		g.commits = append(g.commits, took)
+		g.mu.Unlock()
 	}
 	return nil
 }
 
 // check compares what the members have applied.
 func (g *group) check() error {
+	_, want := g.servers[0].m.applied()
 	for _, s := range g.servers {
-		if first := g.servers[0].m; s.m.n != len(g.commits) || s.m.sum.Sum64() != first.sum.Sum64() {
-			return fmt.Errorf("%s has applied %d entries, another log than that of its leader, or not the %d that were committed", s.tr.LocalAddr(), s.m.n, len(g.commits))
+		if n, sum := s.m.applied(); n != len(g.commits) || sum != want {
+			return fmt.Errorf("%s has applied %d entries, another log than that of its leader, or not the %d that were committed", s.tr.LocalAddr(), n, len(g.commits))
 		}
 	}
 	return nil
