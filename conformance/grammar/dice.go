@@ -60,7 +60,7 @@ func (d *Dice) N(n int) int {
 	case n <= 1<<16:
 		return int(d.U16()) % n
 	}
-	return int(d.U32()) % n
+	return int(d.U32() % uint32(n))
 }
 
 // OneIn is true once in n times.

@@ -30,7 +30,8 @@ type half struct {
 	answerNs  int64  // when an answer was seen that fits
 	fatal     bool
 	fatalPSN  ib.PSN
-	fatalBy   int // frame of the NAK
+	fatalTold bool // requests behind it have been told of
+	fatalBy   int  // frame of the NAK
 	fatalNs   int64
 	proved    int // frame of the last packet the other way that the requester has answered: it had what came before
 	rnr       rnr

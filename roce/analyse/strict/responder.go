@@ -339,7 +339,7 @@ func (f *flow) refusal(p *pcap.Packet, h *half, r *rec) {
 		return
 	}
 	if !h.fatal {
-		h.fatal, h.fatalPSN, h.fatalBy, h.fatalNs = true, p.PSN, p.Frame, p.AtNs
+		h.fatal, h.fatalTold, h.fatalPSN, h.fatalBy, h.fatalNs = true, false, p.PSN, p.Frame, p.AtNs
 	}
 	f.fatalNs = p.AtNs
 }

@@ -2,7 +2,6 @@ package strict
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/pcap"
@@ -236,8 +235,8 @@ func (f *flow) afterFatal(p *pcap.Packet) {
 		f.c.broke(RuleAfterFatal, p, f.key.src, f.onWay(e), "no request: this end has refused one for good", describe(p))
 		f.fatalNs = -1
 	}
-	if h.fatal && f.faithful() && (h.proved > h.fatalBy || p.AtNs-h.fatalNs > refusedNs) {
+	if h.fatal && !h.fatalTold && f.faithful() && (h.proved > h.fatalBy || p.AtNs-h.fatalNs > refusedNs) {
 		f.c.broke(RuleAfterFatal, p, f.key.src, []Excuse{ExcuseCapture, ExcuseWay, ExcuseReuse}, fmt.Sprintf("no request after the refusal in packet %d", h.fatalBy), describe(p))
-		h.fatalBy, h.fatalNs = math.MaxInt, math.MaxInt64
+		h.fatalTold = true
 	}
 }
