@@ -56,7 +56,8 @@ type child struct {
 	dev  *verbs.Device
 	open open
 
-	profiles int // that are written
+	took     latency // exchanges of a client with the server that stays
+	profiles int     // that are written
 
 	mu  sync.Mutex
 	out *json.Encoder
@@ -125,6 +126,9 @@ func (c *child) run() (err error) {
 			c.say(work.counts("counted"))
 		case "sample", "exact":
 			s, err := take(c.dev, &c.open, word == "exact")
+			if word == "exact" {
+				s.Exchanges = c.took.take()
+			}
 			if err == nil && word == "exact" && c.Profile != "" {
 				err = c.profile()
 			}

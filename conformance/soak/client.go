@@ -172,12 +172,16 @@ func (w *clientWorker) use(ctx context.Context, s session) error {
 		}
 		w.pause(ctx, pauseTime)
 		exchange, cancel := context.WithTimeout(ctx, opTime)
+		began := time.Now()
 		err := s.exchange(exchange, w.rand)
 		cancel()
 		if err != nil {
 			return err
 		}
 		w.done.Add(1)
+		if w.peer == theServer {
+			w.cl.c.took.add(time.Since(began))
+		}
 		if rest != nil {
 			w.arrive(ctx, rest)
 		}

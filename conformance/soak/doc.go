@@ -25,6 +25,9 @@
 //     the largest of the first third. That goes for heap, resident memory, goroutines, threads, descriptors, slots of the
 //     address, protection domains and regions, and what the communication manager holds (see [limits]).
 //
+// How long exchanges between the two that stay took, in the first third and in the last, is printed and does not fail a run: it depends on
+// what else the machine does.
+//
 // As root the two sides are network namespaces with a veth pair. Otherwise they are two loopback
 // addresses, and nothing happens to the link.
 package soak

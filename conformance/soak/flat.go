@@ -42,13 +42,20 @@ func (t trend) String() string {
 // warmup is how many of n samples come before the first third: pools and tables fill up.
 func warmup(n int) int { return min(n/10+1, n) }
 
+// thirds returns the first third of what was sampled after the warm-up, and the last one.
+func thirds(all []Sample) (first, last []Sample) {
+	all = all[warmup(len(all)):]
+	n := len(all) / 3
+	return all[:n], all[len(all)-n:]
+}
+
 // trends compares the thirds of what was sampled after the warm-up. Fewer than three samples have none.
 func trends(all []Sample) []trend {
-	all = all[warmup(len(all)):]
-	third := len(all) / 3
-	if third == 0 {
+	early, late := thirds(all)
+	if len(early) == 0 {
 		return nil
 	}
+	all = all[warmup(len(all)):]
 	out := make([]trend, len(limits))
 	for i, l := range limits {
 		most := func(samples []Sample) (m int) {
@@ -57,7 +64,7 @@ func trends(all []Sample) []trend {
 			}
 			return m
 		}
-		t := trend{name: l.name, first: most(all[:third]), most: most(all), last: most(all[len(all)-third:])}
+		t := trend{name: l.name, first: most(early), most: most(all), last: most(late)}
 		t.grew = t.last > t.first+t.first/10+l.slack
 		out[i] = t
 	}

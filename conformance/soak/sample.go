@@ -28,6 +28,7 @@ type Sample struct {
 	Conns, Streams                   int // that the program has
 	CPU                              time.Duration
 	Counters                         verbs.Counters
+	Exchanges                        []int64 `json:",omitempty"` // with a server that stays since the rest before, by how long they took
 }
 
 // settled reports whether what ends by itself after a while has ended.

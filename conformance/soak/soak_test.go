@@ -77,6 +77,41 @@ func TestTrends(t *testing.T) {
 	require.Equal(t, []string{"slots of the address", "protection domains"}, grew(leak))
 }
 
+// Times are counted in buckets that are an eighth of their time wide, and without a gap.
+func TestLatency(t *testing.T) {
+	var l latency
+	for us := range 1 << 14 {
+		d := time.Duration(us) * time.Microsecond
+		l.add(d)
+		n := l.take()
+		i := len(n) - 1
+		require.Less(t, d, bucketTop(i))
+		if i > 0 {
+			require.GreaterOrEqual(t, d, bucketTop(i-1))
+		}
+		require.LessOrEqual(t, bucketTop(i)-d, d/8+time.Microsecond)
+	}
+	require.Empty(t, l.take())
+	l.add(-1)
+	l.add(time.Hour)
+	l.add(1000 * time.Hour)
+	require.Len(t, l.take(), len(l))
+	var all []Sample
+	for period := range 10 { // of which the first two warm up
+		for range 98 {
+			l.add(time.Duration(period) * time.Millisecond)
+		}
+		l.add(time.Second)
+		l.add(time.Second)
+		all = append(all, Sample{Exchanges: l.take()})
+	}
+	first, last := thirds(all)
+	require.Zero(t, within(nil, 0.5))
+	require.InEpsilon(t, 3*time.Millisecond, within(first, 0.5), 0.2)
+	require.InEpsilon(t, 8*time.Millisecond, within(last, 0.5), 0.2)
+	require.InEpsilon(t, time.Second, within(last, 0.99), 0.2)
+}
+
 // A disturbance makes errors of these kinds, and no others.
 func TestKindOf(t *testing.T) {
 	status := func(s verbs.WCStatus) error {

@@ -42,6 +42,10 @@ func (s *Summary) Print(w io.Writer) {
 		for _, t := range trends(rests) {
 			fmt.Fprintln(w, "  "+t.String())
 		}
+		if first, last := thirds(rests); within(first, 1) > 0 {
+			fmt.Fprintf(w, "  an exchange with the %s, half of them and 99 of 100 within: first third %v, %v; last third %v, %v\n", theServer,
+				within(first, 0.5), within(first, 0.99), within(last, 0.5), within(last, 0.99))
+		}
 		c := last.Counters
 		fmt.Fprintf(w, "  CPU %v, %.3f of a core\n", last.CPU.Round(time.Millisecond), last.CPU.Seconds()/s.Took.Seconds())
 		fmt.Fprintf(w, "  %d packets sent (%d again, %d timeouts, %d probes), %d received; dropped: ICRC %d, malformed %d, access %d, no queue pair %d\n",
