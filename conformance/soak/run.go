@@ -142,6 +142,7 @@ func (r *run) begin(ctx context.Context, name string) error {
 	p, err := r.start(ctx, r.sides[name], role)
 	if err == nil {
 		r.procs[name] = p
+		r.anew(name)
 	}
 	return err
 }
@@ -371,15 +372,19 @@ func (r *run) settle(ctx context.Context, name string, want [2]int) error {
 	}
 }
 
+// anew notes that a process counts its exchanges from 0.
+func (r *run) anew(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.done, func(key string, _ int64) bool { return strings.HasPrefix(key, name+" to ") })
+}
+
 // progress notes how many exchanges a process has done, of which it must have done some since the
-// rest before. One that was started again began at 0.
+// rest before, or since it was started.
 func (r *run) progress(name, to string, n int64) {
 	key := name + " to " + to
 	r.mu.Lock()
 	before := r.done[key]
-	if before > n {
-		before = 0
-	}
 	r.done[key] = n
 	r.sum.Exchanges[key] += n - before
 	r.mu.Unlock()

@@ -172,14 +172,18 @@ func TestNoteError(t *testing.T) {
 	}
 }
 
-// A pair that exchanges nothing fails the run; a process that was started again counts from 0.
+// A pair that exchanges nothing fails the run; a process that was started again counts from 0, and may have done as much as the one before.
 func TestProgress(t *testing.T) {
 	r := &run{Options: Options{Log: io.Discard}, done: map[string]int64{}, sum: Summary{Exchanges: map[string]int64{}}}
 	r.progress("a", "b", 5)
 	r.progress("a", "b", 7)
+	r.anew("a")
+	r.progress("a", "b", 3)
+	r.anew("a")
 	r.progress("a", "b", 3)
 	require.Empty(t, r.sum.Faults)
-	require.EqualValues(t, 10, r.sum.Exchanges["a to b"])
+	require.EqualValues(t, 13, r.sum.Exchanges["a to b"])
+	r.anew("other a")
 	r.progress("a", "b", 3)
 	require.Len(t, r.sum.Faults, 1)
 }
