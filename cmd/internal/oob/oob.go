@@ -103,9 +103,6 @@ func (l *Listener) Addr() netip.AddrPort {
 	return l.l.Addr().(*net.TCPAddr).AddrPort()
 }
 
-// Close stops listening.
-func (l *Listener) Close() error { return l.l.Close() }
-
 // Accept waits for a client and stops listening, as the originals do.
 func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
 	stop := context.AfterFunc(ctx, func() { l.l.Close() })

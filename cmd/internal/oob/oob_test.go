@@ -106,7 +106,7 @@ func TestMessagesSayWhatToDo(t *testing.T) {
 	_, err = Listen(t.Context(), port, loopback)
 	require.Error(t, err)
 	require.Contains(t, err.Error(), "another port with -p")
-	require.NoError(t, l.Close())
+	require.NoError(t, l.l.Close())
 
 	_, err = Dial(t.Context(), "127.0.0.1", port, netip.Addr{})
 	require.Error(t, err)

@@ -46,15 +46,6 @@ func check(cred *unix.Ucred, pid, uid int, ambiguous func(uid int) bool) error {
 	return nil
 }
 
-// Trusts is Check for the other end of a Unix socket.
-func Trusts(fd int) error {
-	cred, err := Of(fd)
-	if err != nil {
-		return err
-	}
-	return Check(cred)
-}
-
 // ambiguous reports whether a number of a user may stand for several.
 func ambiguous(uid int) bool { return ambiguousIn("/proc", uid) }
 

@@ -86,21 +86,6 @@ func NewEnd(t testing.TB, d *verbs.Device, bufBytes int, init verbs.QPInitAttr) 
 	return e
 }
 
-// Connect connects the queue pairs of two ends; nil is verbs.DefaultConnAttr.
-func Connect(t testing.TB, a, b *End, attr *verbs.ConnAttr) {
-	require.NoError(t, a.QP.Connect(b.QP.LocalInfo(0), attr))
-	require.NoError(t, b.QP.Connect(a.QP.LocalInfo(0), attr))
-}
-
-// Pair opens two connected devices on loopback.
-func Pair(t testing.TB, bufBytes int, cfg verbs.Config, attr *verbs.ConnAttr) (a, b *End) {
-	ca, cb := cfg, cfg
-	a = NewEnd(t, OpenDevice(t, ca), bufBytes, verbs.QPInitAttr{})
-	b = NewEnd(t, OpenDevice(t, cb), bufBytes, verbs.QPInitAttr{})
-	Connect(t, a, b, attr)
-	return a, b
-}
-
 // Wait returns the next completion, which must be a success.
 func (e *End) Wait(t testing.TB, ctx context.Context) verbs.WC {
 	var wcs [1]verbs.WC
