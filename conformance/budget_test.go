@@ -62,7 +62,7 @@ var lineBudgets = map[string]int{
 	"roce/analyse":        9000,
 	"roce/internal/shard": 3450,
 	"roce/internal/slots": 2240,
-	"roce/link":           18320,
+	"roce/link":           18290,
 	"cmd/internal":        26260,
 	"cmd/verbs":           5400,
 	"conformance":         35610,

@@ -22,6 +22,7 @@ var native = binary.NativeEndian
 type Link struct {
 	opts Options
 	face
+	slotted
 	local    endpoint.Local
 	loopback int // index of the loopback interface
 	groups   groups
@@ -32,7 +33,10 @@ type Link struct {
 	rx receiver
 }
 
-type face = endpoint.Face
+type (
+	face    = endpoint.Face
+	slotted = endpoint.Slotted
+)
 
 var (
 	_ link.Slotted    = (*Link)(nil)
@@ -46,7 +50,7 @@ func Open(o Options) (*Link, error) { return openSlot(o, false) }
 func openSlot(o Options, spare bool) (*Link, error) {
 	o.Addrs = slices.Clone(o.Addrs)
 	l := &Link{opts: o, share: endpoint.Share{Spare: spare}, tx: sender{fd: -1}}
-	l.face = l.local.Face()
+	l.face, l.slotted = l.local.Face(), l.share.Slotted()
 	if err := l.open(); err != nil {
 		_ = l.release()
 		return nil, err

@@ -10,7 +10,6 @@ import (
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/receive"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
-	"github.com/goroce/goroce/transport/wire"
 )
 
 // fullFD is the index, among the descriptors of a poll, of the socket that is full.
@@ -48,6 +47,7 @@ func (r *receiver) init(l *Link) error {
 	r.l = l
 	r.split.Init(l.local.Port())
 	r.reader = sockio.NewReader(rxBufferBytes, l.opts.RxBuffers)
+	r.reader.Gone = unix.EINVAL // a frame that the virtio header cannot express
 	for _, ip6 := range []bool{false, true} {
 		used := false
 		for _, a := range l.local.Addrs() {
@@ -67,7 +67,7 @@ func (r *receiver) init(l *Link) error {
 		r.fds = append(r.fds, unix.PollFd{Fd: int32(s.fd), Events: unix.POLLIN})
 	}
 	r.asideFrom = len(r.fds)
-	l.share.Receive(&r.split, r.handOn)
+	l.share.Receive(&l.local.Base, r, r.reader, &r.split, r.handOn)
 	r.inboxes = l.share.Inboxes()
 	for _, fd := range r.inboxes {
 		r.fds = append(r.fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
@@ -100,28 +100,12 @@ func (r *receiver) readStats(o *link.Stats) {
 	o.RxOverflow = r.overflow.Load()
 }
 
-// Recv fills batch; see [link.Link].
-func (l *Link) Recv(batch []wire.RxPacket) (int, error) { return l.recv(batch, false) }
-
-// RecvUnverified fills batch; see [link.Unverified].
-func (l *Link) RecvUnverified(batch []wire.RxPacket) (int, error) { return l.recv(batch, true) }
-
-// Check checks a packet of the last batch; see [link.Unverified].
-func (l *Link) Check(i int, p *wire.RxPacket) bool { return l.rx.split.Check(i, p) }
-
-func (l *Link) recv(batch []wire.RxPacket, unverified bool) (int, error) {
-	r := &l.rx
-	if err := l.local.Life.Err(); err != nil {
-		return 0, err
+// Done gives the slots of the rings back.
+func (r *receiver) Done() {
+	r.inUse = false
+	for _, s := range r.socks {
+		s.ring.giveBack()
 	}
-	if !r.split.Pending() {
-		// Nothing of the last call is in use any more.
-		r.inUse = false
-		for _, s := range r.socks {
-			s.ring.giveBack()
-		}
-	}
-	return l.share.Recv(r, batch, unverified)
 }
 
 // Take takes frames; those that others have handed on come first.
@@ -154,38 +138,11 @@ func (r *receiver) receive() (bool, error) {
 			s.slots = 0
 			continue
 		}
-		if n, _, err := r.read(sockio.MaxReadBatch); n > 0 || err != nil {
+		if n, _, err := r.l.share.ReadSocket(s.fd, sockio.MaxReadBatch, &s.unread); n > 0 || err != nil {
 			return n > 0, err
 		}
 	}
 	return false, nil
-}
-
-// read takes up to limit frames from the queue of the socket. later says that frames may be there
-// although none was read.
-func (r *receiver) read(limit int) (n int, later bool, err error) {
-	n, errno := r.reader.Read(r.from.fd, limit)
-	// The error of a bound socket whose interface went down comes once; earlier frames are behind
-	// it. A frame that the virtio header cannot express is gone; others are behind it.
-	for i := 1; i < sockio.ReadTries && sockio.ReadAgain(errno); i++ {
-		n, errno = r.reader.Read(r.from.fd, limit)
-	}
-	r.from.unread.Took(r.reader)
-	switch {
-	case errno == 0:
-	case sockio.Passing(errno), errno == unix.EINVAL: // repeatedly
-		r.from.unread.Empty()
-		return 0, errno != unix.EAGAIN && errno != unix.EINVAL, nil
-	default:
-		err := os.NewSyscallError("recvmmsg", errno)
-		r.l.local.Fail(err)
-		return 0, false, err
-	}
-	if n > 0 {
-		r.split.Calls.Add(1)
-		r.split.Received(n)
-	}
-	return n, false, nil
 }
 
 // Advance moves to the next frame that may hold packets.
@@ -223,7 +180,7 @@ func (r *receiver) Advance() bool {
 			}
 			// Read only those, to hand them up in the order of arrival. A frame that cannot be read
 			// any more still has its slot.
-			n, later, err := r.read(ring.queued(sockio.MaxReadBatch))
+			n, later, err := r.l.share.ReadSocket(r.from.fd, ring.queued(sockio.MaxReadBatch), &r.from.unread)
 			if later || err != nil {
 				r.from.slots, r.later = 0, true // timers do not wait for it
 				return false

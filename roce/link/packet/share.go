@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/roce/internal/slots"
 	"github.com/goroce/goroce/roce/link/internal/receive"
 	"github.com/goroce/goroce/transport/wire"
@@ -45,12 +44,6 @@ func (l *Link) ServeRequests() error {
 	}
 	return nil
 }
-
-// Announce reserves a service; see [link.Slotted].
-func (l *Link) Announce(s mad.ServiceID, local netip.Addr) error { return l.share.Announce(s, local) }
-
-// Withdraw undoes one Announce.
-func (l *Link) Withdraw(s mad.ServiceID, local netip.Addr) { l.share.Withdraw(s, local) }
 
 // seenByAll reports whether the filters of all links at the address pass a datagram: then each
 // takes its own packets, and nothing is handed on.

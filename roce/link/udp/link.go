@@ -21,6 +21,7 @@ import (
 // Link is the udp link; see the package comment. It is a [link.Slotted].
 type Link struct {
 	face
+	slotted
 	opts   Options
 	local  endpoint.Base
 	given  []netip.Addr // the addresses with their zones
@@ -42,7 +43,10 @@ type Link struct {
 	changed atomic.Bool
 }
 
-type face = endpoint.Face
+type (
+	face    = endpoint.Face
+	slotted = endpoint.Slotted
+)
 
 var (
 	_ link.Slotted    = (*Link)(nil)
@@ -55,7 +59,7 @@ func Open(addrs []netip.Addr, o Options) (*Link, error) { return openSlot(addrs,
 
 func openSlot(addrs []netip.Addr, o Options, spare bool) (*Link, error) {
 	l := &Link{share: sharing{Share: endpoint.Share{Spare: spare}}, opts: o, given: slices.Clone(addrs), mtu: ib.MTU4096}
-	l.face = l.local.Face()
+	l.face, l.slotted = l.local.Face(), l.share.Slotted()
 	l.rx.asideFD = -1
 	if err := l.open(); err != nil {
 		l.release()

@@ -2,13 +2,11 @@ package udp
 
 import (
 	"net/netip"
-	"os"
 
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/receive"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
-	"github.com/goroce/goroce/transport/wire"
 )
 
 // fullFD is the index, among the descriptors of a poll, of the socket that is full.
@@ -40,10 +38,12 @@ type receiver struct {
 func (r *receiver) init(l *Link) error {
 	r.l = l
 	r.split.Init(l.local.Port())
+	r.reader = sockio.NewReader(rxBufferBytes, l.opts.RxBuffers)
+	r.reader.Prepare = r.prepare
+	l.share.Receive(&l.local, r, r.reader, &r.split, r.handOn)
 	if err := r.initAside(); err != nil {
 		return err
 	}
-	r.reader = sockio.NewReader(rxBufferBytes, l.opts.RxBuffers)
 	r.names = make([]rawName, sockio.MaxReadBatch)
 	r.ctl = make([][rxControl]byte, sockio.MaxReadBatch)
 	r.changedSockets()
@@ -75,22 +75,8 @@ func (r *receiver) changedSockets() {
 	r.fds = append(r.fds, unix.PollFd{Fd: int32(r.asideFD), Events: unix.POLLIN}) // the last
 }
 
-// Recv fills batch; see [link.Link].
-func (l *Link) Recv(batch []wire.RxPacket) (int, error) { return l.recv(batch, false) }
-
-// RecvUnverified fills batch; see [link.Unverified].
-func (l *Link) RecvUnverified(batch []wire.RxPacket) (int, error) { return l.recv(batch, true) }
-
-// Check checks a packet of the last batch; see [link.Unverified].
-func (l *Link) Check(i int, p *wire.RxPacket) bool { return l.rx.split.Check(i, p) }
-
-func (l *Link) recv(batch []wire.RxPacket, unverified bool) (int, error) {
-	r := &l.rx
-	if err := l.local.Life.Err(); err != nil {
-		return 0, err
-	}
-	return l.share.Recv(r, batch, unverified)
-}
+// Done does nothing: Take reuses the buffers.
+func (r *receiver) Done() {}
 
 // Take takes datagrams from the next socket that has any.
 func (r *receiver) Take() (bool, error) {
@@ -122,43 +108,21 @@ func (r *receiver) Take() (bool, error) {
 
 // receiveFrom takes datagrams from a socket.
 func (r *receiver) receiveFrom(s *socket) (bool, error) {
-	n, errno := r.read(s)
-	switch {
-	case errno == 0:
-	case sockio.Passing(errno):
-		s.unread.Empty()
-		return false, nil
-	default:
-		err := os.NewSyscallError("recvmmsg", errno)
-		r.l.local.Fail(err)
-		return false, err
+	n, _, err := r.l.share.ReadSocket(s.fd, sockio.MaxReadBatch, &s.unread)
+	if n > 0 {
+		r.from = s
 	}
-	s.unread.Took(r.reader)
-	if n == 0 {
-		return false, nil
-	}
-	r.split.Calls.Add(1)
-	r.split.Received(n)
-	r.from = s
-	return true, nil
+	return n > 0, err
 }
 
-// read makes one receive call on a socket. It skips pending errors, such as the ICMP error of an
-// earlier send.
-func (r *receiver) read(s *socket) (n int, errno unix.Errno) {
-	for range sockio.ReadTries {
-		hdrs := r.reader.Headers()
-		for i := range hdrs {
-			h := &hdrs[i].Hdr
-			h.Name, h.Namelen = r.names[i].bytes(), unix.SizeofSockaddrInet6
-			h.Control = &r.ctl[i][0]
-			h.SetControllen(rxControl)
-		}
-		if n, errno = r.reader.Read(s.fd, sockio.MaxReadBatch); !sockio.ReadAgain(errno) {
-			break
-		}
+// prepare makes room for the address of the sender and for control messages.
+func (r *receiver) prepare(hdrs []sockio.Mmsghdr) {
+	for i := range hdrs {
+		h := &hdrs[i].Hdr
+		h.Name, h.Namelen = r.names[i].bytes(), unix.SizeofSockaddrInet6
+		h.Control = &r.ctl[i][0]
+		h.SetControllen(rxControl)
 	}
-	return n, errno
 }
 
 // Mark remembers what is in the sockets; see [link.Link].

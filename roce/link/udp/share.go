@@ -2,11 +2,9 @@ package udp
 
 import (
 	"errors"
-	"net/netip"
 	"os"
 	"sync/atomic"
 
-	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/internal/slots"
 	"github.com/goroce/goroce/roce/link"
@@ -109,12 +107,6 @@ func (l *Link) ServeRequests() error {
 	return nil
 }
 
-// Announce reserves a service; see [link.Slotted].
-func (l *Link) Announce(s mad.ServiceID, local netip.Addr) error { return l.share.Announce(s, local) }
-
-// Withdraw undoes one Announce.
-func (l *Link) Withdraw(s mad.ServiceID, local netip.Addr) { l.share.Withdraw(s, local) }
-
 // handOn gives a packet from the current socket to the device that it is for. It returns false if
 // that is this one.
 func (r *receiver) handOn(p *wire.RxPacket) bool {
@@ -158,7 +150,6 @@ func (r *receiver) initAside() (err error) {
 		r.asideFD = -1
 		return os.NewSyscallError("epoll_create1", err)
 	}
-	r.l.share.Receive(&r.split, r.handOn)
 	r.inboxes = r.l.share.Inboxes()
 	for _, fd := range r.inboxes {
 		if err := r.addAside(fd); err != nil {

@@ -26,6 +26,9 @@ type Share struct {
 
 	// Of the receiving side. Look says that others may have handed something on.
 	Look   bool
+	base   *Base
+	from   Datagrams
+	reader *sockio.Reader
 	split  *receive.Splitter
 	inbox  []byte // a message that was handed on
 	strays slots.Strays
@@ -92,8 +95,7 @@ func (s *Share) Read(o *link.Stats) {
 	}
 }
 
-// Announce reserves a service; see [link.Slotted].
-func (s *Share) Announce(service mad.ServiceID, local netip.Addr) error {
+func (s *Share) announce(service mad.ServiceID, local netip.Addr) error {
 	if s.Lease == nil {
 		return nil
 	}
@@ -106,8 +108,7 @@ func (s *Share) Announce(service mad.ServiceID, local netip.Addr) error {
 	return nil
 }
 
-// Withdraw undoes one Announce.
-func (s *Share) Withdraw(service mad.ServiceID, local netip.Addr) {
+func (s *Share) withdraw(service mad.ServiceID, local netip.Addr) {
 	if s.Lease != nil {
 		s.Lease.WithdrawAt(service, s.addrs, local)
 	}
@@ -117,15 +118,6 @@ func (s *Share) Withdraw(service mad.ServiceID, local netip.Addr) {
 func (s *Share) Close() {
 	if s.Lease != nil {
 		s.Lease.Close()
-	}
-}
-
-// Receive prepares a splitter to hand on packets for others: handOn is called for each such packet,
-// and calls HandOn.
-func (s *Share) Receive(split *receive.Splitter, handOn func(p *wire.RxPacket) bool) {
-	s.split = split
-	if s.Lease != nil {
-		split.Slot, split.HandOn = s.Lease.Slot(), handOn
 	}
 }
 
@@ -191,34 +183,3 @@ func (s *Share) handedIn(batch []wire.RxPacket) (n int) {
 
 // Pending reports whether more packets were handed on.
 func (s *Share) Pending() bool { return s.strays.Pending() }
-
-// Datagrams is where a link's receiving side gets datagrams.
-type Datagrams interface {
-	// Take reads what has come, and reports whether it has found something.
-	Take() (bool, error)
-	// Advance starts, in the splitter, the next datagram of what was read; false if there is none.
-	Advance() bool
-}
-
-// Recv fills a batch with packets; see [link.Link] and [link.Unverified].
-func (s *Share) Recv(from Datagrams, batch []wire.RxPacket, unverified bool) (int, error) {
-	if len(batch) == 0 {
-		return 0, nil // the loop below ends only with a packet, or when there is none
-	}
-	for {
-		n := s.handedIn(batch)
-		s.split.Batch(n, unverified)
-		for n < len(batch) && !s.split.Ended() && (s.split.Pending() || from.Advance()) {
-			n += s.split.Split(batch[n:])
-		}
-		s.split.Publish()
-		s.flush()
-		if n > 0 {
-			return n, nil
-		}
-		// Reuse buffers only when the batch does not refer to them.
-		if ok, err := from.Take(); !ok || err != nil {
-			return 0, err
-		}
-	}
-}

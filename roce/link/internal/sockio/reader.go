@@ -10,6 +10,12 @@ import (
 type Reader struct {
 	// Recvmmsg is Recv; tests replace it by a function that fails.
 	Recvmmsg func(fd int, msgs []Mmsghdr) (int, unix.Errno)
+	// Prepare, if set, readies the message headers of a call: the kernel changes the lengths of
+	// names and control messages.
+	Prepare func(hdrs []Mmsghdr)
+	// Gone, if set, is the error of a read that dropped a datagram which the socket cannot express.
+	// Others are behind it.
+	Gone unix.Errno
 
 	hdrs  []Mmsghdr
 	iovs  []unix.Iovec
@@ -44,14 +50,14 @@ func NewReader(size, bulk int) *Reader {
 	return r
 }
 
-// Headers returns the message headers of the next call of Read. The kernel changes the lengths of
-// names and control messages, so a caller that needs these sets them before each call.
-func (r *Reader) Headers() []Mmsghdr { return r.hdrs[:r.width] }
-
 // Read receives what is available from a socket, at most limit, without blocking. It overwrites the
 // result of the previous call.
 func (r *Reader) Read(fd, limit int) (int, unix.Errno) {
-	n, errno := r.Recvmmsg(fd, r.hdrs[:min(r.width, limit)])
+	hdrs := r.hdrs[:min(r.width, limit)]
+	if r.Prepare != nil {
+		r.Prepare(hdrs)
+	}
+	n, errno := r.Recvmmsg(fd, hdrs)
 	r.n, r.i = n, 0
 	if n > 0 {
 		r.adapt()

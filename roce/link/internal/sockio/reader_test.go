@@ -25,7 +25,7 @@ func TestReader(t *testing.T) {
 	seq := byte(0)
 	round := func(length, want int) {
 		t.Helper()
-		require.Len(t, r.Headers(), want)
+		require.Equal(t, want, r.width)
 		for i := range want {
 			b := make([]byte, length)
 			b[0] = seq + byte(i)
@@ -49,7 +49,7 @@ func TestReader(t *testing.T) {
 	round(100, 2)
 	round(100, 4)
 	round(size+1, 8)
-	require.Len(t, r.Headers(), 2)
-	require.Len(t, NewReader(1, 0).Headers(), defaultReadBatch)
-	require.Len(t, NewReader(1, 99).Headers(), MaxReadBatch)
+	require.Equal(t, 2, r.width)
+	require.Equal(t, defaultReadBatch, NewReader(1, 0).width)
+	require.Equal(t, MaxReadBatch, NewReader(1, 99).width)
 }
