@@ -191,7 +191,7 @@ func TestFailures(t *testing.T) {
 		want           string
 	}{
 		"limit":            {"-n 20", "-n 20 -w 1e12", "below the limit"},
-		"GID index":        {"-n 20", "-n 20 -x 3", "the GID table has 1 entries"},
+		"GID index":        {"-n 20", "-n 20 -x 4", "the GID table has 1 entries"},
 		"fewer QPs":        {"-n 20", "-n 20 -q 2", "the peer closed the connection"},
 		"more QPs":         {"-n 20 -q 2", "-n 20", "both sides must run the same test"},
 		"UD message":       {"-c UD -s 64", "-c UD -s 8192", "a UD message is one packet"},

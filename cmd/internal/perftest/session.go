@@ -170,11 +170,9 @@ func (s *session) prepare(ctx context.Context) error {
 func (s *session) chooseGID() error {
 	table := s.dev.Addrs()
 	if i := s.o.GIDIndex; i >= 0 {
-		if i >= len(table) {
-			return fmt.Errorf("-x %d: the GID table has %d entries (%v); --addr takes several addresses, with commas", i, len(table), table)
-		}
-		s.gidIndex = i
-		return nil
+		var err error
+		s.gidIndex, err = tool.GIDIndex("-x", i, table)
+		return err
 	}
 	local := s.x.conn.LocalAddr()
 	for i, a := range table {

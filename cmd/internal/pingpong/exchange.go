@@ -115,7 +115,7 @@ func (s *session) connect() error {
 			return fmt.Errorf("this side speaks from %v, the peer from %v: choose addresses of one family (--addr here, -g)", mine, theirs)
 		}
 		c := verbs.ConnAttr{
-			SGIDIndex: o.GIDIndex, MTU: o.MTU, Timeout: ib.TimeoutCode(o.QPTimeout), RetryCnt: retryCount, RNRRetry: retryCount,
+			SGIDIndex: s.gidIndex, MTU: o.MTU, Timeout: ib.TimeoutCode(o.QPTimeout), RetryCnt: retryCount, RNRRetry: retryCount,
 			MinRNRTimer: minRNRTimer, MaxRdAtomic: 1, MaxDestRdAtomic: 1,
 		}
 		if err := qp.ToRTR(verbs.RemoteInfo{QPN: d.QPN, PSN: d.PSN, GID: d.GID}, c); err != nil {
@@ -127,7 +127,7 @@ func (s *session) connect() error {
 	}
 	if o.Kind == UD {
 		var err error
-		s.ah, err = s.pd.CreateAH(verbs.AddressVector{DGID: s.peer[0].GID, SGIDIndex: o.GIDIndex})
+		s.ah, err = s.pd.CreateAH(verbs.AddressVector{DGID: s.peer[0].GID, SGIDIndex: s.gidIndex})
 		return err
 	}
 	return nil

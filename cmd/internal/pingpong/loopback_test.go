@@ -63,7 +63,7 @@ func TestText(t *testing.T) {
 			"20480 bytes in # seconds = # Mbit/sec\n10 iters in # seconds = # usec/iter\n",
 	} {
 		args := []string{"-n", "10"}
-		server, client := &toolcheck.Side{Args: args}, &toolcheck.Side{Args: args}
+		server, client := &toolcheck.Side{Args: args}, &toolcheck.Side{Args: append(args, "-g", "3")} // the same address
 		toolcheck.Run(t, Command(kind), server, client)
 		require.NoError(t, client.Err)
 		require.NoError(t, server.Err)
@@ -95,7 +95,7 @@ func TestFailures(t *testing.T) {
 		server, client string
 		want           string
 	}{
-		"GID index":  {RC, "", "-g 1", "the GID table has 1 entries"},
+		"GID index":  {RC, "", "-g 4", "the GID table has 1 entries"},
 		"UD message": {UD, "", "-s 5000", "a UD message is one packet"},
 		"QPs":        {SRQ, "-q 2", "-q 3", "fewer than 3 QPs"},
 	} {

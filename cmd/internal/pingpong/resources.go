@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/goroce/goroce/cmd/internal/tool"
 	"github.com/goroce/goroce/roce/verbs"
 )
 
@@ -19,16 +20,15 @@ func (o *Options) offset() int {
 // allocate makes everything on the device, up to QPs in INIT.
 func (s *session) allocate() error {
 	o := s.o
-	gids := s.dev.GIDs()
-	if o.GIDIndex >= len(gids) {
-		return fmt.Errorf("-g %d: the GID table has %d entries (%v); --addr takes several addresses, with commas", o.GIDIndex, len(gids), s.dev.Addrs())
+	var err error
+	if s.gidIndex, err = tool.GIDIndex("-g", o.GIDIndex, s.dev.Addrs()); err != nil {
+		return err
 	}
 	if mtu := s.dev.Port().ActiveMTU; o.Kind == UD && o.Size > mtu.Bytes() {
 		return fmt.Errorf("-s %d is more than the MTU of %d: a UD message is one packet", o.Size, mtu.Bytes())
 	} else if o.Kind != UD && o.MTU > mtu {
 		return fmt.Errorf("-m %d is more than the port's MTU of %d: choose a smaller one on both sides", o.MTU.Bytes(), mtu.Bytes())
 	}
-	var err error
 	if s.pd, err = s.dev.AllocPD(); err != nil {
 		return fmt.Errorf("protection domain: %w", err)
 	}
@@ -63,7 +63,7 @@ func (s *session) allocate() error {
 		if err != nil {
 			return fmt.Errorf("queue pair %v to INIT: %w", qp.Num(), err)
 		}
-		info := qp.LocalInfo(o.GIDIndex)
+		info := qp.LocalInfo(s.gidIndex)
 		s.mine = append(s.mine, dest{QPN: info.QPN, PSN: info.PSN, GID: info.GID})
 	}
 	s.owing = make([]uint8, o.QPs)

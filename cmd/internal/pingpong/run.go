@@ -37,13 +37,14 @@ type session struct {
 	mr  *verbs.MR
 	buf *verbs.MappedBuffer
 
-	qps   []*verbs.QP
-	ah    *verbs.AH // UD
-	mine  []dest
-	peer  []dest
-	sge   [1]verbs.SGE // what is sent
-	wcs   [16]verbs.WC
-	index map[ib.QPN]int
+	qps      []*verbs.QP
+	ah       *verbs.AH // UD
+	mine     []dest
+	peer     []dest
+	sge      [1]verbs.SGE // what is sent
+	wcs      [16]verbs.WC
+	index    map[ib.QPN]int
+	gidIndex int
 
 	posted int     // receives
 	owing  []uint8 // for each QP, the completions to wait for before the next message

@@ -15,7 +15,11 @@ func goroce_create_ah(domain C.goroce_handle, a *C.struct_ibv_ah_attr, handle *C
 	if pd == nil || a.port_num != 1 || a.is_global == 0 {
 		return eINVAL
 	}
-	ah, err := pd.CreateAH(vectorOf(a))
+	av, err := vectorOf(a)
+	if err != nil {
+		return errno(err)
+	}
+	ah, err := pd.CreateAH(av)
 	if err != nil {
 		return errno(err)
 	}

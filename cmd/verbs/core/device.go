@@ -177,12 +177,6 @@ func goroce_query(handle C.goroce_handle, o *C.struct_goroce_attr) C.int {
 	for i := range min(len(a.FirmwareVersion), len(o.fw_ver)-1) {
 		o.fw_ver[i] = C.char(a.FirmwareVersion[i])
 	}
-	for i, g := range c.GIDs() {
-		if i == len(o.gid) {
-			break
-		}
-		*(*verbs.GID)(unsafe.Pointer(&o.gid[i])) = g
-		o.gids++
-	}
+	*(*verbs.GID)(unsafe.Pointer(&o.gid)) = c.GIDs()[0]
 	return 0
 }

@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"sync"
+	"syscall"
 	"unsafe"
 
 	"github.com/goroce/goroce/ib"
@@ -24,6 +25,7 @@ type userQP struct {
 	scratch    postScratch
 	ring       *sendRing // nil: there is none. This and staged under the lock of scratch
 	staged     staged
+	sgidIndex  C.uint8_t // as the program has set it, under the lock of scratch
 }
 
 var qps table[userQP]
@@ -98,12 +100,16 @@ func goroce_destroy_qp(handle C.goroce_handle, asyncEvents *C.uint32_t) C.int {
 	return 0
 }
 
-// vectorOf returns the way to a peer. UCX passes flow labels with all bits set: 20 of them count.
-func vectorOf(a *C.struct_ibv_ah_attr) verbs.AddressVector {
-	return verbs.AddressVector{
-		DGID: *(*verbs.GID)(unsafe.Pointer(&a.grh.dgid)), SGIDIndex: int(a.grh.sgid_index),
-		FlowLabel: uint32(a.grh.flow_label) & 0xfffff, TrafficClass: uint8(a.grh.traffic_class), HopLimit: uint8(a.grh.hop_limit),
+// vectorOf returns the way to a peer. Each index of the table of GIDs is that of the one address. UCX
+// passes flow labels with all bits set: 20 of them count.
+func vectorOf(a *C.struct_ibv_ah_attr) (verbs.AddressVector, error) {
+	if a.grh.sgid_index >= C.GOROCE_GIDS {
+		return verbs.AddressVector{}, syscall.EINVAL
 	}
+	return verbs.AddressVector{
+		DGID:      *(*verbs.GID)(unsafe.Pointer(&a.grh.dgid)),
+		FlowLabel: uint32(a.grh.flow_label) & 0xfffff, TrafficClass: uint8(a.grh.traffic_class), HopLimit: uint8(a.grh.hop_limit),
+	}, nil
 }
 
 const (
@@ -130,21 +136,33 @@ func goroce_modify_qp(handle C.goroce_handle, a *C.struct_ibv_qp_attr, mask C.in
 	if mask&C.IBV_QP_PKEY_INDEX != 0 && a.pkey_index != 0 {
 		return eINVAL // the table of partition keys has one entry
 	}
-	if mask&C.IBV_QP_AV != 0 && a.ah_attr.is_global == 0 {
-		return eINVAL // RoCE addresses peers by GID
+	var av verbs.AddressVector
+	if mask&C.IBV_QP_AV != 0 {
+		var err error
+		if av, err = vectorOf(&a.ah_attr); err != nil || a.ah_attr.is_global == 0 { // RoCE addresses peers by GID
+			return eINVAL
+		}
 	}
 	q.scratch.mu.Lock()
 	defer q.scratch.mu.Unlock()
 	q.takeStaged()
 	defer q.allowStaging()
-	return errno(q.Modify(verbs.QPAttr{
+	err := q.Modify(verbs.QPAttr{
 		State: verbs.QPState(a.qp_state), CurState: verbs.QPState(a.cur_qp_state), Access: verbs.Access(a.qp_access_flags & qpAccess),
-		PKeyIndex: uint16(a.pkey_index), PortNum: uint8(a.port_num), QKey: ib.QKey(a.qkey), AV: vectorOf(&a.ah_attr),
+		PKeyIndex: uint16(a.pkey_index), PortNum: uint8(a.port_num), QKey: ib.QKey(a.qkey), AV: av,
 		PathMTU: ib.MTU(a.path_mtu), DestQPN: ib.QPN(a.dest_qp_num), RQPSN: ib.PSN(a.rq_psn), SQPSN: ib.PSN(a.sq_psn),
 		MaxRdAtomic: uint8(a.max_rd_atomic), MaxDestRdAtomic: uint8(a.max_dest_rd_atomic), MinRNRTimer: ib.RNRCode(a.min_rnr_timer),
 		Timeout: ib.TimeoutCode(a.timeout), RetryCnt: uint8(a.retry_cnt), RNRRetry: uint8(a.rnr_retry),
 		EnSQDAsyncNotify: a.en_sqd_async_notify != 0,
-	}, verbs.AttrMask(mask)))
+	}, verbs.AttrMask(mask))
+	switch {
+	case err != nil:
+	case mask&C.IBV_QP_AV != 0:
+		q.sgidIndex = a.ah_attr.grh.sgid_index
+	case mask&C.IBV_QP_STATE != 0 && a.qp_state == C.IBV_QPS_RESET:
+		q.sgidIndex = 0
+	}
+	return errno(err)
 }
 
 //export goroce_query_qp
@@ -153,7 +171,9 @@ func goroce_query_qp(handle C.goroce_handle, o *C.struct_ibv_qp_attr) C.int {
 	if q == nil {
 		return eINVAL
 	}
-	q.settle()
+	q.scratch.mu.Lock()
+	defer q.scratch.mu.Unlock()
+	q.takeStaged()
 	a, caps, err := q.Query()
 	if err != nil {
 		return errno(err)
@@ -174,7 +194,7 @@ func goroce_query_qp(handle C.goroce_handle, o *C.struct_ibv_qp_attr) C.int {
 	}
 	o.ah_attr.is_global, o.ah_attr.port_num = 1, 1
 	*(*verbs.GID)(unsafe.Pointer(&o.ah_attr.grh.dgid)) = a.AV.DGID
-	o.ah_attr.grh.sgid_index, o.ah_attr.grh.hop_limit = C.uint8_t(a.AV.SGIDIndex), C.uint8_t(a.AV.HopLimit)
+	o.ah_attr.grh.sgid_index, o.ah_attr.grh.hop_limit = q.sgidIndex, C.uint8_t(a.AV.HopLimit)
 	o.ah_attr.grh.traffic_class, o.ah_attr.grh.flow_label = C.uint8_t(a.AV.TrafficClass), C.uint32_t(a.AV.FlowLabel)
 	return 0
 }

@@ -7,6 +7,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "../include/goroce_gids.h"
 #include "sysfs.h"
 
 #include <errno.h>
@@ -76,11 +77,16 @@ static bool describe(int dir, int number, const char *gid, const char *iface)
 		{"node_type", "1: CA"}, {"node_desc", node}, {"fw_ver", "goroce"},
 		{"ports/1/state", "4: ACTIVE"}, {"ports/1/phys_state", "5: LinkUp"}, {"ports/1/link_layer", "Ethernet"},
 		{"ports/1/lid", "0x0"}, {"ports/1/sm_lid", "0x0"}, {"ports/1/pkeys/0", "0xffff"},
-		{"ports/1/gids/0", gid}, {"ports/1/gid_attrs/types/0", "RoCE v2"}, {"ports/1/gid_attrs/ndevs/0", iface},
 	};
 	for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
 		snprintf(path, sizeof path, "infiniband/%s/%s", node, files[i][0]);
-		if (*files[i][1] && !put(dir, path, files[i][1])) // an address may be of no interface
+		if (!put(dir, path, files[i][1]))
+			return false;
+	}
+	const char *const of_gid[][2] = {{"gids", gid}, {"gid_attrs/types", "RoCE v2"}, {"gid_attrs/ndevs", iface}};
+	for (int i = 0; i < 3 * GOROCE_GIDS; i++) {
+		snprintf(path, sizeof path, "infiniband/%s/ports/1/%s/%d", node, of_gid[i % 3][0], i / 3);
+		if (*of_gid[i % 3][1] && !put(dir, path, of_gid[i % 3][1])) // an address may be of no interface
 			return false;
 	}
 	snprintf(path, sizeof path, "infiniband_verbs/uverbs%d/ibdev", number);

@@ -19,10 +19,10 @@
 #include <stdint.h>
 #include <infiniband/verbs.h>
 
-/* Counts the changes of this file: both halves have to be of one build. */
-#define GOROCE_CORE_VERSION 6
+#include "goroce_gids.h"
 
-#define GOROCE_MAX_GIDS 16
+/* Counts the changes of this file: both halves have to be of one build. */
+#define GOROCE_CORE_VERSION 7
 
 typedef uint32_t goroce_handle;
 
@@ -46,9 +46,9 @@ struct goroce_attr {
 	int32_t max_srq, max_srq_wr, max_srq_sge;
 	int32_t ack_delay, comp_vectors, atomic_cap;
 	uint32_t max_msg;
-	int32_t max_mtu, active_mtu, active, gids;
+	int32_t max_mtu, active_mtu, active;
 	char fw_ver[64];
-	uint8_t gid[GOROCE_MAX_GIDS][16];
+	uint8_t gid[16];
 };
 
 struct goroce_mr {

@@ -44,16 +44,6 @@ static void mapped(union ibv_gid *gid, const uint8_t ip[4])
 	memcpy(gid->raw + 12, ip, 4);
 }
 
-// index_of returns the index of a GID of the device, or -1.
-static int index_of(struct ibv_context *c, const union ibv_gid *gid)
-{
-	const struct goroce_attr *a = &to_context(c)->attr;
-	for (int i = 0; i < a->gids; i++)
-		if (!memcmp(a->gid[i], gid, sizeof *gid))
-			return i;
-	return -1;
-}
-
 EXPORT int ibv_init_ah_from_wc(struct ibv_context *c, uint8_t port, struct ibv_wc *wc, struct ibv_grh *grh,
 			       struct ibv_ah_attr *a)
 {
@@ -82,12 +72,12 @@ EXPORT int ibv_init_ah_from_wc(struct ibv_context *c, uint8_t port, struct ibv_w
 		errno = EINVAL;
 		return -1;
 	}
-	int index = index_of(c, &own);
-	if (index < 0 && own.raw[0] != 0xff && (own.raw[10] != 0xff || own.raw[12] >> 4 != 14)) {
+	bool to_group = own.raw[0] == 0xff || (own.raw[10] == 0xff && own.raw[12] >> 4 == 14);
+	if (!to_group && memcmp(to_context(c)->attr.gid, &own, sizeof own)) {
 		errno = EINVAL;
 		return -1;
 	}
-	a->grh.sgid_index = (uint8_t)(index < 0 ? 0 : index); // to a group: answered from the first address
+	a->grh.sgid_index = 0;
 	return 0;
 }
 

@@ -9,7 +9,6 @@
 // The header of rdma-core 44 lacks some of what the interface has.
 #define PHYS_DISABLED 3
 #define PHYS_LINK_UP 5
-#define GID_ROCE_V1 0 // IBV_GID_TYPE_SYSFS_IB_ROCE_V1
 #define GID_ROCE_V2 1 // IBV_GID_TYPE_SYSFS_ROCE_V2
 
 // copy_out copies a structure of this library to one that may be of an older or a newer header.
@@ -94,7 +93,7 @@ static void port_attr(const struct goroce_attr *a, struct ibv_port_attr *p)
 	p->state = a->active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
 	p->max_mtu = (enum ibv_mtu)a->max_mtu;
 	p->active_mtu = (enum ibv_mtu)a->active_mtu;
-	p->gid_tbl_len = GOROCE_MAX_GIDS; // with empty places, as the kernel's
+	p->gid_tbl_len = GOROCE_GIDS;
 	p->port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
 	p->max_msg_sz = a->max_msg;
 	p->pkey_tbl_len = 1;
@@ -128,8 +127,7 @@ EXPORT int ibv_query_port(struct ibv_context *c, uint8_t port, struct _compat_ib
 	return shim_query_port(c, port, (struct ibv_port_attr *)p, COMPAT_PORT_ATTR_SIZE);
 }
 
-static bool has_place(uint32_t port, uint32_t index) { return port == 1 && index < GOROCE_MAX_GIDS; }
-static bool has_gid(struct ibv_context *c, uint32_t index) { return index < (uint32_t)to_context(c)->attr.gids; }
+static bool has_place(uint32_t port, uint32_t index) { return port == 1 && index < GOROCE_GIDS; }
 
 EXPORT int ibv_query_gid(struct ibv_context *c, uint8_t port, int index, union ibv_gid *gid)
 {
@@ -137,9 +135,7 @@ EXPORT int ibv_query_gid(struct ibv_context *c, uint8_t port, int index, union i
 		errno = EINVAL;
 		return -1;
 	}
-	memset(gid, 0, sizeof *gid); // an empty place is no error
-	if (has_gid(c, (uint32_t)index))
-		memcpy(gid, to_context(c)->attr.gid[index], sizeof *gid);
+	memcpy(gid, to_context(c)->attr.gid, sizeof *gid);
 	return 0;
 }
 
@@ -151,13 +147,11 @@ EXPORT int _ibv_query_gid_ex(struct ibv_context *c, uint32_t port, uint32_t inde
 {
 	if (flags || !has_place(port, index))
 		return flags ? EOPNOTSUPP : EINVAL;
-	if (!has_gid(c, index))
-		return ENODATA;
 	struct ibv_gid_entry e = {
 		.gid_index = index, .port_num = port, .gid_type = IBV_GID_TYPE_ROCE_V2,
-		.ndev_ifindex = interface_of(to_context(c)->attr.gid[index]),
+		.ndev_ifindex = interface_of(to_context(c)->attr.gid),
 	};
-	memcpy(&e.gid, to_context(c)->attr.gid[index], sizeof e.gid);
+	memcpy(&e.gid, to_context(c)->attr.gid, sizeof e.gid);
 	copy_out(entry, size, &e, sizeof e);
 	return 0;
 }
@@ -167,25 +161,25 @@ EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *c, struct ibv_gid_entry 
 {
 	if (flags)
 		return -EOPNOTSUPP;
-	size_t n = (size_t)to_context(c)->attr.gids;
-	if (n > max)
+	if (max < GOROCE_GIDS)
 		return -EINVAL;
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < GOROCE_GIDS; i++) {
 		int e = _ibv_query_gid_ex(c, 1, (uint32_t)i, (struct ibv_gid_entry *)((char *)entries + i * size), 0, size);
 		if (e)
 			return -e;
 	}
-	return (ssize_t)n;
+	return GOROCE_GIDS;
 }
 
 int ibv_query_gid_type_any(struct ibv_context *c, uint8_t port, unsigned int index, int *type);
 EXPORT int ibv_query_gid_type_any(struct ibv_context *c, uint8_t port, unsigned int index, int *type)
 {
+	(void)c;
 	if (!has_place(port, index)) {
 		errno = EINVAL;
 		return -1;
 	}
-	*type = has_gid(c, index) ? GID_ROCE_V2 : GID_ROCE_V1; // as rdma-core says it of an empty place
+	*type = GID_ROCE_V2;
 	return 0;
 }
 IN_PRIVATE_NODES(ibv_query_gid_type)

@@ -39,7 +39,6 @@ static bool content(const struct shim_device *d, const char *file, char *text, s
 		{"fw_ver", "goroce"},
 		{"ports/1/link_layer", "Ethernet"},
 		{"ports/1/pkeys/0", "0xffff"},
-		{"ports/1/gid_attrs/types/0", "RoCE v2"},
 		{"ports/1/lid", "0x0"},
 		{"ports/1/sm_lid", "0x0"},
 		{"abi_version", "1"},
@@ -50,6 +49,11 @@ static bool content(const struct shim_device *d, const char *file, char *text, s
 	}
 	if (!strcmp(file, "node_desc")) {
 		snprintf(text, size, "%s", d->device.name);
+		return true;
+	}
+	unsigned int index;
+	if (sscanf(file, "ports/1/gid_attrs/types/%u%c", &index, &(char){0}) == 1 && index < GOROCE_GIDS) {
+		snprintf(text, size, "RoCE v2");
 		return true;
 	}
 	if (!strcmp(file, "ibdev")) {

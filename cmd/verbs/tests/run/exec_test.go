@@ -143,6 +143,8 @@ func TestSysfs(t *testing.T) {
 		{"access", "/sys/class/infiniband/goroce2", missing},
 		{"open", "/sys/class/infiniband/goroce0/node_type", "1: CA\n"},
 		{"openat", "/sys/class/infiniband/goroce0/ports/1/gids/0", "0000:0000:0000:0000:0000:ffff:7f00:0001\n"},
+		{"openat", "/sys/class/infiniband/goroce0/ports/1/gids/3", "0000:0000:0000:0000:0000:ffff:7f00:0001\n"},
+		{"access", "/sys/class/infiniband/goroce0/ports/1/gids/4", missing},
 		{"fopen", "/sys/class/infiniband/goroce0/ports/1/gid_attrs/ndevs/0", "lo\n"},
 		{"fopen", "/sys/class/infiniband/goroce1/ports/1/gid_attrs/ndevs/0", missing}, // its address is of no interface
 		{"fopen", "/sys/class/infiniband/goroce1/ports/1/gids/0", "2001:0db8:0000:0000:0000:0000:0000:0001\n"},
