@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -236,44 +237,77 @@ func (o *mutantOptions) plantIn(ctx context.Context, name string, known *ledger,
 	return sum, err
 }
 
-// tryAll tries the bugs one after the other, first those that go behind switches.
+// attempt is a bug that is being tried.
+type attempt struct {
+	*bug
+	number int // of its switch
+	alone  bool
+	reach  int
+	takes  time.Duration
+}
+
+// tryAll tries the bugs one after the other: first those that go behind switches, and all of them by the package's own tests before
+// anything is made of those of others, which get what is left.
 func (b *bench) tryAll(ctx context.Context, c *checker, bugs []*bug, done func(*bug, result, int, time.Duration) error) error {
-	start := time.Now()
 	together, alone := c.choose(bugs)
 	files, err := c.render(together, alone)
 	if err != nil {
 		return err
 	}
-	if err := b.build(ctx, files); err != nil {
-		return err
+	var left []*attempt
+	for i, x := range slices.Concat(together, alone) {
+		left = append(left, &attempt{bug: x, number: i + 1, alone: i >= len(together)})
 	}
-	built := time.Since(start)
-	if err := b.probe(ctx); err != nil {
-		return err
-	}
-	fmt.Printf("%s: %d tests, %d bugs, %d more in builds of their own; built in %.1fs, probed in %.1fs\n",
-		b.pkg.ImportPath, len(b.all), len(together), len(alone), built.Seconds(), (time.Since(start) - built).Seconds())
-	for i, x := range append(together, alone...) {
-		start, on := time.Now(), i+1
-		if i >= len(together) {
-			on = 0
-			src, err := os.ReadFile(x.file)
-			if err != nil {
-				return err
-			}
-			if err := b.build(ctx, map[string][]byte{x.file: x.apply(src)}); err != nil {
-				return err
-			}
+	for tester := range b.testers {
+		if len(left) == 0 {
+			break
 		}
-		r, reach := b.try(ctx, i+1, on)
-		if ctx.Err() != nil {
-			return ctx.Err()
+		start := time.Now()
+		if err := b.build(ctx, tester, files); err != nil {
+			return err
 		}
-		if err := done(x, r, reach, time.Since(start)); err != nil {
+		built := time.Since(start)
+		if err := b.probe(ctx, tester); err != nil {
+			return err
+		}
+		fmt.Printf("%s: %d tests, %d bugs; built in %.1fs, probed in %.1fs\n",
+			b.testers[tester], len(b.all), len(left), built.Seconds(), (time.Since(start) - built).Seconds())
+		if left, err = b.tryBy(ctx, tester, left, done); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// tryBy tries the bugs with the tests of one package. It returns those that are left for the next one.
+func (b *bench) tryBy(ctx context.Context, tester int, bugs []*attempt, done func(*bug, result, int, time.Duration) error) (left []*attempt, err error) {
+	for _, x := range bugs {
+		start, on, reach := time.Now(), x.number, b.reach(x.number)
+		if x.alone && len(reach) != 0 {
+			on = 0
+			src, err := os.ReadFile(x.file)
+			if err != nil {
+				return nil, err
+			}
+			if err := b.build(ctx, tester, map[string][]byte{x.file: x.apply(src)}); err != nil {
+				return nil, err
+			}
+		}
+		r := b.try(ctx, tester, reach, on)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		x.reach += len(reach)
+		x.takes += time.Since(start)
+		if r == survived && tester < len(b.testers)-1 {
+			left = append(left, x)
+			continue
+		}
+		if err := done(x.bug, r, x.reach, x.takes); err != nil {
+			return nil, err
+		}
+	}
+	return left, nil
 }
 
 func matching(all []bug, text string) (some []bug) {

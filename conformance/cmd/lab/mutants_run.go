@@ -72,7 +72,8 @@ type bench struct {
 	dir string // for what is made
 	// testers are the packages whose tests are run.
 	testers []string
-	all     []*testFunc
+	// all are the tests of the one that is at work.
+	all []*testFunc
 	// faulty are tests that fail without a bug.
 	faulty []string
 }
@@ -80,13 +81,12 @@ type bench struct {
 // testFunc is a test, and what it comes by.
 type testFunc struct {
 	name    string
-	tester  int // of the bench's packages
 	takes   time.Duration
 	reached []byte
 }
 
-// build compiles the tests of all packages with these files in the place of others.
-func (b *bench) build(ctx context.Context, files map[string][]byte) error {
+// build compiles the tests of a package with these files in the place of others.
+func (b *bench) build(ctx context.Context, tester int, files map[string][]byte) error {
 	overlay := map[string]string{}
 	for name, src := range files {
 		planted := filepath.Join(b.dir, strconv.Itoa(len(overlay))+".go")
@@ -103,50 +103,47 @@ func (b *bench) build(ctx context.Context, files map[string][]byte) error {
 	if err := os.WriteFile(name, list, 0o600); err != nil {
 		return err
 	}
-	for i, p := range b.testers {
-		cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-w", "-overlay", name, "-o", b.binary(i), p)
-		cmd.Dir = b.pkg.Dir
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%w: %s", err, out)
-		}
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-w", "-overlay", name, "-o", b.binary(tester), b.testers[tester])
+	cmd.Dir = b.pkg.Dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
 	}
 	return nil
 }
 
 func (b *bench) binary(tester int) string { return filepath.Join(b.dir, "tests"+strconv.Itoa(tester)) }
 
-// probe runs each test by itself, without a bug, for what it comes by and how long it takes.
-func (b *bench) probe(ctx context.Context) error {
+// probe runs each test of a package by itself, without a bug, for what it comes by and how long it takes.
+func (b *bench) probe(ctx context.Context, tester int) error {
+	b.all = nil
+	if _, err := os.Stat(b.binary(tester)); errors.Is(err, fs.ErrNotExist) {
+		return nil // it has no tests: those of others are all that there are
+	}
+	out, err := exec.CommandContext(ctx, b.binary(tester), "-test.list", "^(Test|Example|Fuzz)").Output()
+	if err != nil {
+		return err
+	}
 	reached := filepath.Join(b.dir, "reached")
-	for i := range b.testers {
-		if _, err := os.Stat(b.binary(i)); errors.Is(err, fs.ErrNotExist) {
-			continue // a package without tests: those of others are all that there are
-		}
-		out, err := exec.CommandContext(ctx, b.binary(i), "-test.list", "^(Test|Example|Fuzz)").Output()
-		if err != nil {
+	for _, name := range strings.Fields(string(out)) {
+		if err := os.WriteFile(reached, make([]byte, pageSize), 0o600); err != nil {
 			return err
 		}
-		for _, name := range strings.Fields(string(out)) {
-			if err := os.WriteFile(reached, make([]byte, pageSize), 0o600); err != nil {
-				return err
-			}
-			t := &testFunc{name: name, tester: i}
-			start := time.Now()
-			r, said := b.execute(ctx, i, 0, []*testFunc{t}, b.longest(), reached)
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			if r != survived {
-				b.faulty = append(b.faulty, name)
-				fmt.Printf("%s of %s fails without a bug: %s\n", name, b.testers[i], lastLines(string(said)))
-				continue
-			}
-			t.takes = time.Since(start)
-			if t.reached, err = os.ReadFile(reached); err != nil {
-				return err
-			}
-			b.all = append(b.all, t)
+		t := &testFunc{name: name}
+		start := time.Now()
+		r, said := b.execute(ctx, tester, 0, []*testFunc{t}, b.longest(), reached)
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
+		if r != survived {
+			b.faulty = append(b.faulty, name)
+			fmt.Printf("%s of %s fails without a bug: %s\n", name, b.testers[tester], lastLines(string(said)))
+			continue
+		}
+		t.takes = time.Since(start)
+		if t.reached, err = os.ReadFile(reached); err != nil {
+			return err
+		}
+		b.all = append(b.all, t)
 	}
 	slices.SortStableFunc(b.all, func(x, y *testFunc) int { return cmp.Compare(x.takes, y.takes) })
 	return nil
@@ -155,28 +152,27 @@ func (b *bench) probe(ctx context.Context) error {
 // longest is how long tests may take at most, whatever they take without a bug.
 func (b *bench) longest() time.Duration { return cmp.Or(b.timeout, 5*time.Minute) }
 
-// try runs the tests that come by the switch of a bug, with the bug on: the quick ones first. It returns how many come by.
-func (b *bench) try(ctx context.Context, number, on int) (result, int) {
-	var reach []*testFunc
-	for _, t := range b.all {
-		if t.reached[number] != 0 {
-			reach = append(reach, t)
-		}
-	}
-	for rest := reach; len(rest) != 0; {
-		// Some at a time, as many again as there were, of one package.
+// reach returns the tests that come by the switch of a bug, the quick ones first.
+func (b *bench) reach(number int) []*testFunc {
+	return slices.DeleteFunc(slices.Clone(b.all), func(t *testFunc) bool { return t.reached[number] == 0 })
+}
+
+// try runs tests of a package with a bug on.
+func (b *bench) try(ctx context.Context, tester int, rest []*testFunc, on int) result {
+	for len(rest) != 0 {
+		// Some at a time, as many again as there were.
 		n, takes := 0, time.Duration(0)
-		for n < len(rest) && rest[n].tester == rest[0].tester && (n == 0 || n < 200 && takes < time.Second) {
+		for n < len(rest) && (n == 0 || n < 200 && takes < time.Second) {
 			takes += rest[n].takes
 			n++
 		}
 		limit := min(b.longest(), max(20*time.Second, 10*takes))
-		if r, _ := b.execute(ctx, rest[0].tester, on, rest[:n], limit, ""); r != survived {
-			return r, len(reach)
+		if r, _ := b.execute(ctx, tester, on, rest[:n], limit, ""); r != survived {
+			return r
 		}
 		rest = rest[n:]
 	}
-	return survived, len(reach)
+	return survived
 }
 
 // execute runs some compiled tests. The shell bounds their memory.

@@ -247,6 +247,8 @@ func less(a, b int) bool { return a < b }
 
 func spare() int { return 1 }
 
+func Used() int { return 1 }
+
 func add(a, b int) int { return a + b }
 
 func pick(a, b bool, n word) (r word) {
@@ -302,13 +304,29 @@ func TestWait(t *testing.T) {
 }
 `
 
-// Bugs in a module of its own are planted, found by its tests, and gone again.
+const switchOthers = `package other
+
+import (
+	"testing"
+
+	"sample"
+)
+
+func TestUsed(t *testing.T) {
+	if sample.Used() != 1 {
+		t.Fail()
+	}
+}
+`
+
+// Bugs in a module of its own are planted, found by its tests or those of a package that uses it, and gone again.
 func TestBench(t *testing.T) {
 	if testing.Short() || seeds.Race {
 		t.Skip("short, or under the race detector: the go command compiles and links")
 	}
 	dir := t.TempDir()
-	files := map[string]string{"go.mod": "module sample\n\ngo 1.24\n", "x.go": switchSample, "x_test.go": switchTests}
+	files := map[string]string{"go.mod": "module sample\n\ngo 1.24\n", "x.go": switchSample, "x_test.go": switchTests, "other/x_test.go": switchOthers}
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "other"), 0o700))
 	for name, text := range files {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
@@ -332,8 +350,8 @@ func TestBench(t *testing.T) {
 	require.Len(t, endless, 2)
 	_, alone := c.choose(todo)
 	require.Len(t, alone, 1, "the length of an array")
-	o := &mutantOptions{memory: 8192, dirs: map[string]string{"sample": dir}}
-	b := bench{mutantOptions: o, pkg: pkgs[0], dir: t.TempDir(), testers: []string{"sample"}}
+	o := &mutantOptions{memory: 8192, dirs: map[string]string{"sample": dir, "sample/other": filepath.Join(dir, "other")}}
+	b := bench{mutantOptions: o, pkg: pkgs[0], dir: t.TempDir(), testers: []string{"sample", "sample/other"}}
 	var survivors []string
 	require.NoError(t, b.tryAll(t.Context(), c, todo, func(x *bug, r result, reach int, _ time.Duration) error {
 		if r == survived {
@@ -342,16 +360,16 @@ func TestBench(t *testing.T) {
 		return nil
 	}))
 	require.Empty(t, b.faulty)
-	require.Len(t, b.all, 3)
+	require.Len(t, b.all, 1)
 	require.Equal(t, []string{
 		"sample/x.go spare: constant: 1 -> 2: 0",
 		"sample/x.go pick: constant: 1 -> 2 #2: 1", // it leaves out another round of the loop
 	}, survivors)
 	with, err := c.render(endless, nil)
 	require.NoError(t, err)
-	require.NoError(t, b.build(t.Context(), with))
+	require.NoError(t, b.build(t.Context(), 0, with))
 	for i := range endless {
-		r, said := b.execute(t.Context(), 0, i+1, b.all, 1, "") // no time at all: tests that do end may be faster all the same
+		r, said := b.execute(t.Context(), 0, i+1, []*testFunc{{name: ".*"}}, 1, "") // no time at all: tests that do end may be faster all the same
 		require.Equal(t, late, r, string(said))
 	}
 	kept, err := os.ReadFile(filepath.Join(dir, "x.go"))
