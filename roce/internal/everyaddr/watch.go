@@ -17,8 +17,15 @@ type watcher struct {
 	wg  sync.WaitGroup
 
 	mu   sync.Mutex
-	conn *rtnl.Conn
+	conn kernel               // nil with mon
 	at   map[netip.Addr]place // where each was seen last
+}
+
+// kernel is what is asked; an *rtnl.Conn.
+type kernel interface {
+	Links() ([]rtnl.Link, error)
+	Addresses() ([]rtnl.Address, error)
+	Close() error
 }
 
 type place struct {
@@ -36,11 +43,12 @@ func (w *watcher) open() {
 	if err != nil {
 		return
 	}
-	if w.conn, err = rtnl.Dial(); err != nil {
+	conn, err := rtnl.Dial()
+	if err != nil {
 		_ = mon.Close()
 		return
 	}
-	w.mon = mon
+	w.mon, w.conn = mon, conn
 }
 
 // start calls changed, from a goroutine of its own, whenever something has changed.
@@ -51,12 +59,7 @@ func (w *watcher) start(changed func()) {
 	w.wg.Go(func() {
 		for {
 			any := false
-			err := w.mon.Next(func(e rtnl.Event) {
-				any = any || e.Address != nil || e.Link != nil || e.Lost
-				if e.Link != nil && !e.LinkGone && e.Link.Flags&unix.IFF_UP == 0 {
-					w.switchedOff(e.Link.Index) // it may be on again when the kernel is asked
-				}
-			})
+			err := w.mon.Next(func(e rtnl.Event) { any = w.note(e) || any })
 			if err != nil {
 				return // closed
 			}
@@ -65,6 +68,14 @@ func (w *watcher) start(changed func()) {
 			}
 		}
 	})
+}
+
+// note takes an event, and reports whether addresses may have come or gone.
+func (w *watcher) note(e rtnl.Event) bool {
+	if e.Link != nil && !e.LinkGone && e.Link.Flags&unix.IFF_UP == 0 {
+		w.switchedOff(e.Link.Index) // it may be on again when the kernel is asked
+	}
+	return e.Address != nil || e.Link != nil || e.Lost
 }
 
 // addrs returns the addresses of the host that sockets can be bound to, those that are link-local
