@@ -232,6 +232,7 @@ prove:
 	$(GO) test ./roce/internal/slots -run 'TestEverySchedule$$' -every -v -timeout 0 -table SCHEDULES.md
 	$(GO) test ./roce/link/sim -run 'TestThreadsSwarm$$' -swarm 100000 -v -timeout 0
 	$(GO) test ./conformance/grammar -run 'TestLong$$' -v -timeout 0 -args -grammar.packets 1000000000 -grammar.life 250000
+	$(GO) test ./conformance/grammar -run 'TestLongCM$$' -v -timeout 0 -args -grammar.messages 100000000 -grammar.life 250000
 
 lint:
 	@out=$$(gofmt -l $$($(GO) list -f '{{.Dir}}' ./...)); if [ -n "$$out" ]; then echo "gofmt these files:"; echo "$$out"; exit 1; fi

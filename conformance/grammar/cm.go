@@ -15,6 +15,7 @@ type CM struct {
 
 	calls []*call
 	next  mad.CommID
+	guid  mad.GUID
 	data  [mad.Bytes]byte
 
 	// Heard counts the messages of the target by their attributes.
@@ -26,6 +27,7 @@ type call struct {
 	ours, theirs mad.CommID
 	tid          mad.TID
 	qpn, peer    ib.QPN
+	lookup       mad.ServiceID // that the target asks for
 	state        callState
 }
 
@@ -37,58 +39,103 @@ const (
 	callUp                      // an RTU was said
 	callEnding                  // a DREQ was said
 	callOver
+	callWanted  // the target's REQ was heard,
+	callGranted // and a REP was said
+	callLookup  // the target's SIDR_REQ was heard
 )
 
 const mostCalls = 16
 
-// firstComm is where the speaker's communication IDs begin.
-const firstComm = 0x5000_0000
+// firstComm is where the speaker's communication IDs begin, and firstGUID where its GUIDs do.
+const (
+	firstComm = 0x5000_0000
+	firstGUID = 0x0102_0304_0506_0708
+)
 
-// say returns the next message: mostly what comes next in the life of a connection, and sometimes anything else.
-func (m *CM) say(s *Speaker) Packet {
-	d := s.d
+// say returns the next message in a packet.
+func (m *CM) say(s *Speaker) Packet { return m.wrap(s, m.message(s.d)) }
+
+// message is the next message: mostly what comes next in the life of a connection, and sometimes anything else. One in 16 has a bit that is
+// wrong.
+func (m *CM) message(d *Dice) []byte {
+	msg := m.right(d)
+	if d.OneIn(16) {
+		msg[d.N(len(msg))] ^= 1 << d.N(8)
+	}
+	return msg
+}
+
+// restart forgets all connections, as a new process does, with another GUID or with the one before.
+func (m *CM) restart(d *Dice) {
+	m.calls, m.next, m.guid = m.calls[:0], firstComm, firstGUID+mad.GUID(d.N(4))
+}
+
+func (m *CM) right(d *Dice) []byte {
 	if m.next == 0 {
-		m.next, m.Heard = firstComm, map[mad.Attribute]int{}
+		m.next, m.guid, m.Heard = firstComm, firstGUID, map[mad.Attribute]int{}
 	}
 	if len(m.calls) == 0 || len(m.calls) < mostCalls && d.OneIn(4) {
-		m.next++
-		m.calls = append(m.calls, &call{ours: m.next, tid: mad.TID(m.next), qpn: ib.QPN(0x300000 + uint32(m.next)&0xfffff)})
-		return m.wrap(s, m.req(m.calls[len(m.calls)-1]))
+		return m.req(m.begin(callAsked))
 	}
 	i := d.N(len(m.calls))
 	c := m.calls[i]
 	what := d.Byte()
 	switch {
 	case what < 16: // out of turn
-		return m.wrap(s, m.any(s, c))
+		return m.any(d, c)
 	case what < 24 && m.Datagrams != 0:
-		return m.wrap(s, m.lookup(c))
+		return m.lookup(c)
 	}
 	switch c.state {
 	case callAsked:
-		if what < 64 {
+		if what < 32 {
 			c.state = callOver
-			return m.wrap(s, m.put(mad.AttrREJ, c.tid, &mad.REJ{LocalCommID: c.ours, Rejected: mad.SubjectREQ, Reason: mad.RejectTimeout}))
+			return m.put(mad.AttrREJ, c.tid, &mad.REJ{LocalCommID: c.ours, Rejected: mad.SubjectREQ, Reason: mad.RejectTimeout})
 		}
-		return m.wrap(s, m.req(c)) // again
+		return m.req(c) // again
 	case callReady:
 		c.state = callUp
 		if what < 40 {
 			c.state = callOver
-			return m.wrap(s, m.put(mad.AttrREJ, c.tid, &mad.REJ{LocalCommID: c.ours, RemoteCommID: c.theirs, Rejected: mad.SubjectREP, Reason: mad.RejectConsumer}))
+			return m.put(mad.AttrREJ, c.tid, &mad.REJ{LocalCommID: c.ours, RemoteCommID: c.theirs, Rejected: mad.SubjectREP, Reason: mad.RejectConsumer})
 		}
 		if what < 60 {
 			c.state = callReady
-			return m.wrap(s, m.put(mad.AttrMRA, c.tid, &mad.MRA{LocalCommID: c.ours, RemoteCommID: c.theirs, Acknowledged: mad.SubjectREP, ServiceTimeout: ib.TimeoutCode(d.N(32))}))
+			return m.put(mad.AttrMRA, c.tid, &mad.MRA{LocalCommID: c.ours, RemoteCommID: c.theirs, Acknowledged: mad.SubjectREP, ServiceTimeout: ib.TimeoutCode(d.N(32))})
 		}
-		return m.wrap(s, m.put(mad.AttrRTU, c.tid, &mad.RTU{LocalCommID: c.ours, RemoteCommID: c.theirs}))
+		return m.put(mad.AttrRTU, c.tid, &mad.RTU{LocalCommID: c.ours, RemoteCommID: c.theirs})
+	case callWanted, callGranted:
+		switch {
+		case what < 60:
+			return m.put(mad.AttrMRA, c.tid, &mad.MRA{LocalCommID: c.ours, RemoteCommID: c.theirs, Acknowledged: mad.SubjectREQ, ServiceTimeout: ib.TimeoutCode(d.N(32))})
+		case what < 90:
+			c.state = callOver
+			reason := [...]mad.RejectReason{mad.RejectConsumer, mad.RejectInvalidServiceID, mad.RejectStaleConnection, mad.RejectTimeout}[d.N(4)]
+			return m.put(mad.AttrREJ, c.tid, &mad.REJ{LocalCommID: c.ours, RemoteCommID: c.theirs, Rejected: mad.SubjectREQ, Reason: reason})
+		}
+		c.state = callGranted
+		return m.put(mad.AttrREP, c.tid, &mad.REP{LocalCommID: c.ours, RemoteCommID: c.theirs, QPN: c.qpn, StartingPSN: 5, CAGUID: m.guid, ResponderResources: 4, InitiatorDepth: 4})
+	case callLookup:
+		m.end(i)
+		return m.put(mad.AttrSIDRRep, c.tid, &mad.SIDRRep{RequestID: uint32(c.theirs), QPN: c.qpn, ServiceID: c.lookup, Status: mad.SIDRStatus(d.N(3))})
 	case callUp, callEnding:
 		c.state = callEnding
-		return m.wrap(s, m.put(mad.AttrDREQ, c.tid, &mad.DREQ{LocalCommID: c.ours, RemoteCommID: c.theirs, RemoteQPN: c.peer}))
+		return m.put(mad.AttrDREQ, c.tid, &mad.DREQ{LocalCommID: c.ours, RemoteCommID: c.theirs, RemoteQPN: c.peer})
 	}
-	m.calls = append(m.calls[:i], m.calls[i+1:]...)
-	return m.wrap(s, m.put(mad.AttrDREP, c.tid, &mad.DREP{LocalCommID: c.ours, RemoteCommID: c.theirs}))
+	m.end(i)
+	return m.put(mad.AttrDREP, c.tid, &mad.DREP{LocalCommID: c.ours, RemoteCommID: c.theirs})
 }
+
+// begin begins a connection.
+func (m *CM) begin(state callState) *call {
+	m.next++
+	c := &call{ours: m.next, tid: mad.TID(m.next), qpn: ib.QPN(0x300000 + uint32(m.next)&0xfffff), state: state}
+	m.calls = append(m.calls, c)
+	return c
+}
+
+// end forgets a connection.
+func (m *CM) end(i int) { m.calls = append(m.calls[:i], m.calls[i+1:]...) }
 
 // putter is what all messages can do.
 type putter interface{ Put(*mad.Data) error }
@@ -112,7 +159,7 @@ func (m *CM) header(port uint16) []byte {
 
 func (m *CM) req(c *call) []byte {
 	return m.put(mad.AttrREQ, c.tid, &mad.REQ{
-		LocalCommID: c.ours, ServiceID: mad.NewServiceID(mad.PortSpaceTCP, m.Port), CAGUID: 0x0102030405060708, QPN: c.qpn,
+		LocalCommID: c.ours, ServiceID: mad.NewServiceID(mad.PortSpaceTCP, m.Port), CAGUID: m.guid, QPN: c.qpn,
 		ResponderResources: 4, InitiatorDepth: 4, RemoteCMTimeout: 20, LocalCMTimeout: 20, RetryCount: 7, RNRRetryCount: 7, MaxCMRetries: 15,
 		PKey: ib.PKeyDefault, MTU: ib.MTU1024, StartingPSN: 0xfffff0,
 		Primary: mad.Path{LocalLID: 0xffff, RemoteLID: 0xffff, LocalGID: ib.GIDFromAddr(m.Here), RemoteGID: ib.GIDFromAddr(m.There), HopLimit: 64},
@@ -125,8 +172,7 @@ func (m *CM) lookup(c *call) []byte {
 }
 
 // any is a message that has nothing to do with where a connection is.
-func (m *CM) any(s *Speaker, c *call) []byte {
-	d := s.d
+func (m *CM) any(d *Dice, c *call) []byte {
 	theirs := c.theirs
 	if d.OneIn(3) {
 		theirs = mad.CommID(d.U32())
@@ -158,11 +204,8 @@ func (m *CM) any(s *Speaker, c *call) []byte {
 	return m.req(c)
 }
 
-// wrap is the datagram of a message; one in 16 has a bit that is wrong.
+// wrap is the datagram of a message.
 func (m *CM) wrap(s *Speaker, msg []byte) Packet {
-	if s.d.OneIn(16) {
-		msg[s.d.N(len(msg))] ^= 1 << s.d.N(8)
-	}
 	copy(s.payload[:], msg)
 	s.pk = ib.Packet{BTH: ib.BTH{Opcode: ib.UDSendOnly, PKey: ib.PKeyDefault, MigReq: true, DestQP: 1}, DETH: ib.DETH{QKey: ib.QKeyGSI, SrcQP: 1}}
 	s.pk.Payload = s.payload[:len(msg)]
@@ -174,45 +217,80 @@ func (m *CM) wrap(s *Speaker, msg []byte) Packet {
 }
 
 // hear takes a message of the target.
-func (m *CM) hear(p *ib.Packet) {
+func (m *CM) hear(payload []byte) {
 	var h mad.Header
-	b, e := mad.Parse(p.Payload, &h)
+	b, e := mad.Parse(payload, &h)
 	if e != mad.OK || h.Class != mad.ClassCM || m.Heard == nil {
 		return
 	}
 	m.Heard[h.Attribute]++
-	find := func(id mad.CommID) *call {
-		for _, c := range m.calls {
-			if c.ours == id {
-				return c
-			}
-		}
-		return nil
-	}
 	switch h.Attribute {
+	case mad.AttrREQ:
+		var x mad.REQ
+		x.Decode(b)
+		if c := m.wanted(h.TID, x.LocalCommID, callWanted); c != nil {
+			c.peer = x.QPN
+		}
+	case mad.AttrSIDRReq:
+		var x mad.SIDRReq
+		x.Decode(b)
+		if c := m.wanted(h.TID, mad.CommID(x.RequestID), callLookup); c != nil {
+			c.lookup = x.ServiceID
+		}
 	case mad.AttrREP:
-		var rep mad.REP
-		rep.Decode(b)
-		if c := find(rep.RemoteCommID); c != nil && c.state == callAsked {
-			c.theirs, c.peer, c.state = rep.LocalCommID, rep.QPN, callReady
+		var x mad.REP
+		x.Decode(b)
+		if c := m.find(x.RemoteCommID); c != nil && c.state == callAsked {
+			c.theirs, c.peer, c.state = x.LocalCommID, x.QPN, callReady
+		}
+	case mad.AttrRTU:
+		var x mad.RTU
+		x.Decode(b)
+		if c := m.find(x.RemoteCommID); c != nil && c.state == callGranted {
+			c.state = callUp
 		}
 	case mad.AttrREJ:
-		var rej mad.REJ
-		rej.Decode(b)
-		if c := find(rej.RemoteCommID); c != nil {
+		var x mad.REJ
+		x.Decode(b)
+		if c := m.find(x.RemoteCommID); c != nil {
 			c.state = callOver
 		}
 	case mad.AttrDREQ:
 		var x mad.DREQ
 		x.Decode(b)
-		if c := find(x.RemoteCommID); c != nil {
-			c.state = callOver
+		// A question whether the connection is still known gets no answer, every other time.
+		if c := m.find(x.RemoteCommID); c != nil && (x.RemoteQPN != mad.NobodysQPN || h.TID&1 == 0) {
+			c.tid, c.state = h.TID, callOver
 		}
 	case mad.AttrDREP:
 		var x mad.DREP
 		x.Decode(b)
-		if c := find(x.RemoteCommID); c != nil {
+		if c := m.find(x.RemoteCommID); c != nil {
 			c.state = callOver
 		}
 	}
+}
+
+func (m *CM) find(id mad.CommID) *call {
+	for _, c := range m.calls {
+		if c.ours == id {
+			return c
+		}
+	}
+	return nil
+}
+
+// wanted begins what the target asks for; nil if it has begun, or there are too many.
+func (m *CM) wanted(tid mad.TID, theirs mad.CommID, state callState) *call {
+	for _, c := range m.calls {
+		if c.tid == tid && c.theirs == theirs {
+			return nil
+		}
+	}
+	if len(m.calls) == mostCalls {
+		return nil
+	}
+	c := m.begin(state)
+	c.tid, c.theirs = tid, theirs
+	return c
 }

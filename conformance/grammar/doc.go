@@ -7,7 +7,7 @@
 //
 // An [EngineRun] has one engine listen to a Speaker, with an application that posts, polls and lets time pass as the same choices say, and checks
 // what must hold whatever is said: no panic, no byte outside of registered memory, nothing malformed sent, bounded work for a packet.
-// [Run] does so with any target that packet drills are played on.
+// A [ManagerRun] does the same with a communication manager alone. [Run] does so with any target that packet drills are played on.
 //
 // Limits: one goroutine uses a Speaker. Packets have no ICRC: who sends them makes it.
 package grammar

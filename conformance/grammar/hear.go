@@ -9,7 +9,7 @@ func (s *Speaker) Hear(data []byte) (*ib.Packet, bool) {
 		return nil, false
 	}
 	if s.CM != nil && p.DestQP == 1 {
-		s.CM.hear(p)
+		s.CM.hear(p.Payload)
 		return p, true
 	}
 	for _, c := range s.Conns {
