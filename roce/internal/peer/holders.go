@@ -90,11 +90,9 @@ func CheckPID(pid int) error {
 }
 
 func describe(pid int) Process {
-	p := Process{PID: pid, Name: "?"}
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err == nil {
-		p.Name, p.Still = parseStat(string(b))
-	}
+	p := Process{PID: pid}
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	p.Name, p.Still = parseStat(string(b))
 	if p.Still == "" && frozen(pid) {
 		p.Still = "frozen by its control group"
 	}
@@ -120,16 +118,16 @@ func parseStat(s string) (name, still string) {
 
 // frozen reports whether the control group (version 2) of a process is frozen, as by docker pause.
 func frozen(pid int) bool {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
-	return err == nil && frozenIn("/sys/fs/cgroup", string(b))
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid)) // nothing, if it is gone
+	return frozenIn("/sys/fs/cgroup", string(b))
 }
 
 // frozenIn is the same of what /proc says of the process, with the control groups in a folder.
 func frozenIn(root, groups string) bool {
 	for line := range strings.Lines(groups) {
 		if dir, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
-			events, err := os.ReadFile(path.Join(root, path.Clean("/"+dir), "cgroup.events"))
-			return err == nil && strings.Contains(string(events), "frozen 1")
+			events, _ := os.ReadFile(path.Join(root, path.Clean("/"+dir), "cgroup.events"))
+			return strings.Contains(string(events), "frozen 1")
 		}
 	}
 	return false

@@ -7,6 +7,7 @@
 package peer
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -52,18 +53,13 @@ func ambiguous(uid int) bool { return ambiguousIn("/proc", uid) }
 // ambiguousIn is the same with /proc in another folder.
 func ambiguousIn(proc string, uid int) bool {
 	overflow := 65534
-	if b, err := os.ReadFile(path.Join(proc, "sys/kernel/overflowuid")); err == nil {
-		_, _ = fmt.Sscan(string(b), &overflow)
-	}
+	b, _ := os.ReadFile(path.Join(proc, "sys/kernel/overflowuid"))
+	_, _ = fmt.Sscan(string(b), &overflow)
 	if uid != overflow {
 		return false
 	}
-	f, err := os.Open(path.Join(proc, "self/uid_map"))
-	if err != nil {
-		return true
-	}
-	defer f.Close()
-	return !mapsAll(f)
+	b, _ = os.ReadFile(path.Join(proc, "self/uid_map")) // nothing maps nobody
+	return !mapsAll(bytes.NewReader(b))
 }
 
 // allUsers is how many users there can be: the last number means none.

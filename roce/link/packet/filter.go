@@ -63,12 +63,11 @@ func (f *filter) onlyIf(k int, other filter) {
 
 // filterConfig determines the filter of a socket.
 type filterConfig struct {
-	ip6      bool
-	port     uint16
-	vlan     uint16 // 0: the socket gets one protocol, without tags
-	loopback int    // index of the loopback interface
-	addrs    []netip.Addr
-	slot     ib.Slot // the slot whose packets pass
+	ip6   bool
+	port  uint16
+	vlan  uint16 // 0: the socket gets one protocol, without tags
+	addrs []netip.Addr
+	slot  ib.Slot // the slot whose packets pass
 }
 
 // build assembles the filter.
@@ -117,7 +116,7 @@ func (c *filterConfig) ip4Checks(f *filter) {
 
 	// Source 127/8 only by the loopback interface.
 	f.load(ldb, netBase+12)
-	f.onlyIf(127, c.mustBeLoopback())
+	f.onlyIf(127, mustBeLoopback())
 
 	var near, far filter
 	for i, a := range c.family() {
@@ -134,7 +133,7 @@ func (c *filterConfig) ip4Checks(f *filter) {
 		list.op(jeq, k, 0, 1)
 		list.op(ret, filterPass)
 	}
-	f.destinations(near, far, c.loopback, filter{{Code: ldw, K: uint32(0xFFFFFFFF & (netBase + 16))}})
+	f.destinations(near, far, filter{{Code: ldw, K: uint32(0xFFFFFFFF & (netBase + 16))}})
 }
 
 func (c *filterConfig) ip6Checks(f *filter) {
@@ -149,7 +148,7 @@ func (c *filterConfig) ip6Checks(f *filter) {
 
 	var near, far filter
 	// Source ::1 only by the loopback interface: 8+3 words, compared in turn.
-	f.words(netip.IPv6Loopback(), netBase+8, c.mustBeLoopback())
+	f.words(netip.IPv6Loopback(), netBase+8, mustBeLoopback())
 	for i, a := range c.family() {
 		if i == maxFilterAddrs {
 			far.op(ret, filterPass)
@@ -161,7 +160,7 @@ func (c *filterConfig) ip6Checks(f *filter) {
 		}
 		list.words(a, netBase+24, filter{{Code: ret, K: filterPass}})
 	}
-	f.destinations(near, far, c.loopback, nil)
+	f.destinations(near, far, nil)
 }
 
 // slotCheck rejects packets to queue pairs of other slots; udp is the offset of the UDP header.
@@ -193,19 +192,19 @@ func (f *filter) words(a netip.Addr, at int, then filter) {
 }
 
 // mustBeLoopback rejects packets that came by another interface.
-func (c *filterConfig) mustBeLoopback() filter {
+func mustBeLoopback() filter {
 	var f filter
 	f.load(ldw, adIfIndex)
-	f.must(c.loopback)
+	f.must(loopbackIndex)
 	return f
 }
 
 // destinations ends the program: near has the comparisons with loopback addresses, far those with
 // others; load precedes either.
-func (f *filter) destinations(near, far filter, loopback int, load filter) {
+func (f *filter) destinations(near, far, load filter) {
 	if len(near) > 0 {
 		f.load(ldw, adIfIndex)
-		f.onlyIf(loopback, append(append(filter{}, load...), near...))
+		f.onlyIf(loopbackIndex, append(append(filter{}, load...), near...))
 	}
 	*f = append(append(*f, load...), far...)
 	f.op(ret, 0)

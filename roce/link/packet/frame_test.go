@@ -122,7 +122,7 @@ func FuzzParseFrame(f *testing.F) {
 // at most 4096 instructions, all jumps inside.
 func TestFilterSize(t *testing.T) {
 	for _, ip6 := range []bool{false, true} {
-		c := filterConfig{ip6: ip6, port: ib.UDPPort, loopback: 1, vlan: 5}
+		c := filterConfig{ip6: ip6, port: ib.UDPPort, vlan: 5}
 		a := netip.MustParseAddr("10.0.0.1")
 		if ip6 {
 			a = netip.MustParseAddr("2001:db8::1")

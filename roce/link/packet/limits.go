@@ -40,7 +40,7 @@ const (
 	// defaultSocketBuffer is the size to ask for, in bytes.
 	defaultSocketBuffer = 16 << 20
 
-	// loopbackIndex is the index of the loopback interface of a network namespace.
+	// loopbackIndex is the index of the loopback interface, the same in every network namespace.
 	loopbackIndex = 1
 
 	// maxFilterAddrs is how many addresses of a family the kernel's filter checks. A link with more

@@ -23,9 +23,8 @@ type Link struct {
 	opts Options
 	face
 	slotted
-	local    endpoint.Local
-	loopback int // index of the loopback interface
-	groups   groups
+	local  endpoint.Local
+	groups groups
 
 	share endpoint.Share
 
@@ -83,12 +82,6 @@ func (l *Link) open() (err error) {
 	}
 	if err := l.local.Begin(func(int) int { return frame.MaxIPBytes }, l.opts.MTU); err != nil {
 		return err
-	}
-	l.loopback = loopbackIndex // if it is not among those of the addresses, none depends on it
-	for _, index := range l.local.Indexes() {
-		if k, _ := l.local.Hops.Link(index); k.Flags&unix.IFF_LOOPBACK != 0 {
-			l.loopback = index
-		}
 	}
 	if err := l.tx.init(l); err != nil {
 		return err

@@ -37,7 +37,7 @@ func (l *Link) listen(group netip.Addr, _ int, on bool) error {
 
 // filterFor makes the filter of a family.
 func (l *Link) filterFor(ip6 bool) filter {
-	c := filterConfig{ip6: ip6, port: l.local.Port(), vlan: l.opts.VLAN, loopback: l.loopback, slot: l.share.Slot()}
+	c := filterConfig{ip6: ip6, port: l.local.Port(), vlan: l.opts.VLAN, slot: l.share.Slot()}
 	c.addrs = slices.AppendSeq(slices.Clone(l.local.Addrs()), maps.Keys(l.groups))
 	return c.build()
 }

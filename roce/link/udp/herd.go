@@ -59,13 +59,13 @@ func (h *herd) run() {
 	var events [4]unix.EpollEvent
 	for {
 		n, err := unix.EpollWait(h.fd, events[:], -1)
+		for errors.Is(err, unix.EINTR) {
+			n, err = unix.EpollWait(h.fd, events[:], -1)
+		}
 		for _, e := range events[:max(n, 0)] {
 			if int(e.Fd) == h.end.FD() {
 				return
 			}
-		}
-		if errors.Is(err, unix.EINTR) {
-			continue
 		}
 		if err != nil {
 			return // the link looks now and then

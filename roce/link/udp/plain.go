@@ -310,9 +310,7 @@ func (l *Plain) take() bool {
 	for i := range l.taken {
 		l.free = append(l.free, l.taken[i].buf[:cap(l.taken[i].buf)])
 	}
-	if len(l.taken) > 0 {
-		l.room.Broadcast()
-	}
+	l.room.Broadcast()
 	l.taken, l.queue = l.queue, l.taken[:0]
 	l.next = 0
 	l.split.Received(len(l.taken))
