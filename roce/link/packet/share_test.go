@@ -169,6 +169,14 @@ func TestExclusive(t *testing.T) {
 	b := openPacket(func(o *packet.Options) { o.Exclusive = true }).In(t, n.B, n.B4)
 	defer b.Close()
 	require.NotEmpty(t, b.Capabilities().Alone)
+	_, err := b.(link.Slotted).Another()
+	require.ErrorContains(t, err, b.Capabilities().Alone)
+	n.A.Do(func() {
+		second, err := a.(link.Slotted).Another()
+		require.NoError(t, err)
+		require.NotEqual(t, a.Capabilities().Slot, second.Capabilities().Slot)
+		require.NoError(t, second.Close())
+	})
 	path := linktest.NewPath(a, b)
 	linktest.Reaches(t, a, b, path) // resolves the neighbour
 	r := rand.New(rand.NewPCG(4, 4))

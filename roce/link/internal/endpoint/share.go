@@ -67,7 +67,7 @@ func (s *Share) Open(b *Base, indexes []int) error {
 // More returns why Another cannot open more links at the addresses, nil if it can.
 func (s *Share) More() error {
 	if s.Lease == nil {
-		return &link.OpenError{Addr: s.addrs[0], Err: slots.ErrUnsupported}
+		return &link.OpenError{Err: s.Alone}
 	}
 	return nil
 }
