@@ -70,6 +70,26 @@ func TestSilenceEnds(t *testing.T) {
 	}
 }
 
+// An answer to a later request ends it, too: it shows that the one to a READ was lost.
+func TestSilenceEndsBehindRead(t *testing.T) {
+	s := newScript(t, loopOptions{tuning: Tuning{LossProbe: -1}, attr: func(a *QPAttr) { a.RetryCnt, a.SilenceNs = 2, 60e9 }})
+	s.post(WRRead, 300)
+	s.post(WRSend, 10)
+	for range 12 {
+		s.sent()
+		s.advance(s.timer())
+	}
+	s.sent()
+	s.ack(2)
+	s.sent()
+	for range 2 { // the implied NAK has taken one
+		require.EqualValues(t, ackTimeoutNs, s.timer())
+		s.advance(ackTimeoutNs)
+		s.sent()
+	}
+	require.EqualValues(t, 2*ackTimeoutNs, s.timer())
+}
+
 // A link that was down for as long as the retries last, to the millisecond, costs no connection: the first NAK gives back
 // what silence has taken, however much that is.
 func TestSilenceEndsAtAnyTry(t *testing.T) {

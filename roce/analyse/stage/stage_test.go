@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/fault"
 	"github.com/goroce/goroce/transport"
 	"github.com/stretchr/testify/require"
@@ -58,6 +59,7 @@ func TestStates(t *testing.T) {
 	_, err := s.Do(0, s.Send(0, 16), s.Write(0, 8))
 	require.NoError(t, err)
 	require.Equal(t, []string{"SEND 16 B", "WRITE 8 B"}, s.Hosts[0].Posted)
+	require.Equal(t, s.Hosts[0].MR.Addr(), s.Send(0, 16).SGList[0].Addr)
 	posted := s.Hosts[0].When(0)
 	require.Equal(t, 2, posted.Sends)
 	require.Equal(t, 2, posted.Sent, "handed out for transmission")
@@ -81,4 +83,23 @@ func TestClosedHost(t *testing.T) {
 	s.Net.RunFor(time.Millisecond)
 	require.Len(t, s.Hosts[1].States, states)
 	require.Error(t, s.Recv(1, 1, 64))
+}
+
+// attached is a link that only keeps what is attached.
+type attached struct {
+	link.Driven
+	progress func()
+}
+
+func (a *attached) Attach(progress func()) { a.progress = progress }
+
+// A device that is detached leaves nothing to call.
+func TestDetach(t *testing.T) {
+	l, calls := &attached{}, 0
+	o := &observer{Driven: l, h: &Host{}}
+	o.Attach(func() { calls++ })
+	l.progress()
+	require.Equal(t, 1, calls)
+	o.Attach(nil)
+	require.Nil(t, l.progress)
 }

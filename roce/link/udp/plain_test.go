@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/transport/wire"
 	"github.com/stretchr/testify/require"
@@ -105,6 +106,38 @@ func TestPlainAlone(t *testing.T) {
 	require.ErrorIs(t, err, link.ErrClosed)
 	l.Send([]wire.TxPacket{{}})
 	require.Equal(t, uint64(1), l.Stats().TxDropped)
+}
+
+// Without a size to ask for, the buffers are as large as on Linux.
+func TestPlainBuffers(t *testing.T) {
+	var sizes []int
+	for _, o := range []Options{{}, {SocketBufferBytes: defaultSocketBuffer}} {
+		l, err := OpenPlain([]netip.Addr{loopback()}, o)
+		require.NoError(t, err)
+		defer l.Close()
+		raw, err := l.socks[0].conn.SyscallConn()
+		require.NoError(t, err)
+		require.NoError(t, raw.Control(func(fd uintptr) {
+			for _, name := range []int{unix.SO_RCVBUF, unix.SO_SNDBUF} {
+				n, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, name)
+				require.NoError(t, err)
+				sizes = append(sizes, n)
+			}
+		}))
+	}
+	require.Equal(t, sizes[2:], sizes[:2])
+}
+
+// What cannot be sent is dropped, and what is behind it is sent.
+func TestPlainDrops(t *testing.T) {
+	a, b := openPlain(t, loopback()), openPlain(t, loopback())
+	p := &pair{path: &wire.Path{Src: a.addrs[0], Dst: b.addrs[0], HopLimit: 64}, rng: rand.New(rand.NewPCG(1, 1))}
+	good := p.packet(ib.RCSendOnly, 1, 100, 1)
+	foreign := good
+	foreign.Path = &wire.Path{Src: b.addrs[0], Dst: a.addrs[0], HopLimit: 64}
+	a.Send([]wire.TxPacket{foreign, good})
+	s := a.Stats()
+	require.Equal(t, [2]uint64{1, 1}, [2]uint64{s.TxDropped, s.TxPackets})
 }
 
 func TestPlainNoAllocs(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/stretchr/testify/require"
 )
 
@@ -134,6 +135,29 @@ func TestNoPort(t *testing.T) {
 			_, _, _, ok := noPort(c.b[:n], c.six, port)
 			require.False(t, ok, "%s: %d bytes", name, n)
 		}
+	}
+}
+
+// All other messages stay in the kernel: a bit that is set filters out a type.
+func TestHearOnly(t *testing.T) {
+	for _, six := range []bool{false, true} {
+		network, at, level, name, want := "ip4:1", "127.0.0.1", unix.SOL_RAW, filterICMP, ^uint32(1<<icmpUnreachable)
+		if six {
+			network, at, level, name, want = "ip6:58", "::1", unix.IPPROTO_ICMPV6, unix.ICMPV6_FILTER, ^uint32(1<<icmp6NoDest|1<<icmpTooBig)
+		}
+		c, err := net.ListenIP(network, &net.IPAddr{IP: net.ParseIP(at)})
+		if err != nil {
+			t.Skip("raw sockets need CAP_NET_RAW, and one of them IPv6:", err)
+		}
+		defer c.Close()
+		require.NoError(t, hearOnly(c, six))
+		raw, err := c.SyscallConn()
+		require.NoError(t, err)
+		require.NoError(t, raw.Control(func(fd uintptr) {
+			first, err := unix.GetsockoptInt(int(fd), level, name) // types 0 to 31
+			require.NoError(t, err)
+			require.Equal(t, want, uint32(first))
+		}))
 	}
 }
 
