@@ -45,7 +45,7 @@ type Turn struct {
 }
 
 // All are the suites.
-func All() []Suite { return []Suite{ucx(), fabtests(), perftest(), pyverbs(), iser(), fio()} }
+func All() []Suite { return []Suite{ucx(), fabtests(), perftest(), pyverbs(), iser(), fio(), mpi()} }
 
 // Names are those of all suites.
 func Names() (names []string) {

@@ -249,3 +249,22 @@ func TestFIORows(t *testing.T) {
 	}
 	require.Equal(t, len(Sites)*len(names), n)
 }
+
+// A line of MPICH's list of tests, and what its tests say.
+func TestMPI(t *testing.T) {
+	c, err := mpiTest("openmpi", strings.Fields("pt2pt/sendrecv3 2 arg=-isendrecv timeLimit=60"))
+	require.NoError(t, err)
+	require.Equal(t, mpiCase{"openmpi: pt2pt/sendrecv3 -isendrecv (2)", "pt2pt/sendrecv3", "2", []string{"-isendrecv"}}, c)
+	for _, c := range []struct {
+		said string
+		end  error
+		want Outcome
+	}{
+		{" No Errors\n", nil, Pass},
+		{" Found 2 errors\n", nil, Fail},
+		{" No Errors\n", errLong, Fail},
+	} {
+		got, _ := mpiVerdict(c.said, c.end)
+		require.Equal(t, c.want, got, c.said)
+	}
+}
