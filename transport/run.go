@@ -138,11 +138,12 @@ func (r *responder) handleRun(now int64, p *ib.Packet, rx []RxPacket) {
 	if qp.state == StateRTR || qp.watchFirst {
 		qp.commEstablished()
 	}
-	if r.nak.latch != nakNone {
-		r.stopNAK()
-	}
 	if p.Resv7 != 0 {
 		r.learn(p)
+	}
+	if r.nak.latch != nakNone {
+		r.repaired(now)
+		r.stopNAK()
 	}
 	if info.Pos&ib.Last == 0 {
 		r.placeRun(p, info, rx)

@@ -471,6 +471,19 @@ func TestRunIsTraced(t *testing.T) {
 	require.EqualValues(t, 8, r.qp.resp.msn)
 }
 
+// What a sequence NAK asked for may come in a run. That, too, tells how long a repair takes, before which the NAK of the next gap is not
+// repeated.
+func TestRunRepairs(t *testing.T) {
+	r := newRig(t, rigOpts{tuning: Tuning{GoBackN: true}})
+	batch := writeRun(r, 4)
+	r.e.HandlePackets(r.now, batch[2:3])
+	r.want("NAK PSN sequence error 100 msn 0")
+	r.advance(ms)
+	r.e.HandlePackets(r.now, batch)
+	require.EqualValues(t, 4, r.e.run.all)
+	require.EqualValues(t, ms, r.qp.resp.repairNs)
+}
+
 // writeRun returns n WRITE ONLY packets of 16 bytes, one behind the other.
 func writeRun(r *rig, n int) (batch []RxPacket) {
 	for i := range n {
