@@ -32,17 +32,22 @@ func TestSimOperations(t *testing.T) {
 
 // Everything that can go wrong on a wire does, and every byte is right.
 func TestSimFaults(t *testing.T) {
-	seeds.Run(t, 8, func(t *testing.T, seed uint64) {
+	var all sim.Stats // of a few hundred packets a seed may lose none
+	n := seeds.Run(t, 8, func(t *testing.T, seed uint64) {
 		f := sim.New(sim.Config{Seed: seed, Faults: sim.Faults{
 			Loss: 0.01, Duplicate: 0.02, Corrupt: 0.01, Reorder: 0.02, Jitter: 100,
 		}})
 		a, b := simPair(t, f, 1<<18)
 		exercise(t, a, b, []int{0, 1, 4096, 4097, 100_000, 1 << 18})
 		s := f.Stats()
-		require.NotZero(t, s.Lost)
-		require.NotZero(t, s.Corrupted)
+		all.Lost += s.Lost
+		all.Corrupted += s.Corrupted
 		require.Equal(t, s.Corrupted > 0, a.d.Counters().DropICRC+b.d.Counters().DropICRC > 0)
 	})
+	if n >= 8 {
+		require.NotZero(t, all.Lost)
+		require.NotZero(t, all.Corrupted)
+	}
 }
 
 // The same seed gives the same run, to the last counter and nanosecond.
