@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -89,33 +90,40 @@ func TestSequenceNAKRepeats(t *testing.T) {
 // repeated at once. Packets that come twice otherwise, or late, do not show that.
 func TestSequenceNAKWhenLostAgain(t *testing.T) {
 	for _, back := range []bool{false, true} {
-		r := newRig(t, rigOpts{tuning: Tuning{GoBackN: back}})
-		w := r.reth(0, 4)
-		behind := func(from, to ib.PSN) {
-			for psn := from; psn <= to; psn++ {
-				r.send(ib.RCWriteOnly, pattern(4, 1), w, at(psn), noAck)
-			}
+		for _, first := range []ib.PSN{rigPSN, 0xffffff, 0xfffffe, 0xfffffb, 0xfffff8} { // wraps somewhere behind the gap
+			sequenceNAKWhenLostAgain(t, back, first)
 		}
-		nak := "NAK PSN sequence error 100 msn 0"
-		behind(102, 109)
-		r.want(nak)
-		r.advance(ms / 4)
-		behind(106, 106) // twice: three have overtaken it
-		behind(101, 101) // late
-		require.Empty(t, r.poll())
-		for range 3 { // and what begins anew is not always the first
-			behind(103, 103)
-			r.want(nak)
-			behind(104, 109)
-			require.Empty(t, r.poll())
-			r.advance(ms / 4)
-		}
-		// The time without a sign counts from the last one.
-		r.advance(2*ms - ms/4 - 1)
-		require.Empty(t, r.poll())
-		r.advance(1)
-		r.want(nak)
 	}
+}
+
+// sequenceNAKWhenLostAgain plays it with packets from first on, which is missing.
+func sequenceNAKWhenLostAgain(t *testing.T, back bool, first ib.PSN) {
+	r := newRig(t, rigOpts{psn: first, tuning: Tuning{GoBackN: back}})
+	w := r.reth(0, 4)
+	behind := func(from, to int) {
+		for d := from; d <= to; d++ {
+			r.send(ib.RCWriteOnly, pattern(4, 1), w, at(first.Add(d)), noAck)
+		}
+	}
+	nak := fmt.Sprintf("NAK PSN sequence error %d msn 0", uint32(first))
+	behind(2, 9)
+	r.want(nak)
+	r.advance(ms / 4)
+	behind(6, 6) // twice: three have overtaken it
+	behind(1, 1) // late
+	require.Empty(t, r.poll())
+	for range 3 { // and what begins anew is not always the first
+		behind(3, 3)
+		r.want(nak)
+		behind(4, 9)
+		require.Empty(t, r.poll())
+		r.advance(ms / 4)
+	}
+	// The time without a sign counts from the last one.
+	r.advance(2*ms - ms/4 - 1)
+	require.Empty(t, r.poll())
+	r.advance(1)
+	r.want(nak)
 }
 
 // A NAK is not repeated before what it asks for can have come, once it is known how long that takes; before, ever more rarely.
