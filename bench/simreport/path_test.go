@@ -101,20 +101,36 @@ func TestDelayStalls(t *testing.T) {
 	}
 }
 
-// Beside TCP cubic both have at least a third; with 10 ms it takes longer to find that there is one.
-func TestDelayBesideCubic(t *testing.T) {
+// Beside TCP cubic and BBR both have about a third; with 10 ms it takes longer to find that there is one.
+func TestDelayBesideTCP(t *testing.T) {
 	seeds.Long(t)
 	seeds.Slow(t)
 	for _, c := range []struct {
+		tcp   string
 		rtt   int64
 		queue int
-		least float64
-	}{{Millisecond, 100, 1. / 3}, {10 * Millisecond, 300, 0.25}} {
-		s := &Path{Rate: 200 * cc.Mbps, Queue: c.queue, Flows: delayFlows(1, c.rtt), Beside: Cubic, DurationNs: 6000 * Millisecond, WarmupNs: 1000 * Millisecond}
+	}{{Cubic, Millisecond, 100}, {Cubic, 10 * Millisecond, 300}, {BBR, 10 * Millisecond, 300}} {
+		s := &Path{Rate: 200 * cc.Mbps, Queue: c.queue, Flows: delayFlows(1, c.rtt), Beside: c.tcp, DurationNs: 11000 * Millisecond, WarmupNs: 1000 * Millisecond}
 		r := runPath(t, s)
-		t.Logf("%.1f Mb/s, and %.1f of TCP", r.Total, r.Beside)
-		require.Greater(t, min(r.Total, r.Beside), c.least*(r.Total+r.Beside))
+		t.Logf("%.1f Mb/s, and %.1f of TCP %s", r.Total, r.Beside, c.tcp)
+		require.Greater(t, min(r.Total, r.Beside), 0.3*(r.Total+r.Beside))
 	}
+}
+
+// Flows that begin one after the other, while the queue is full, do not take each other for rivals: they are equal after
+// three seconds, and the queue is short.
+func TestDelaySharesLater(t *testing.T) {
+	seeds.Long(t)
+	seeds.Slow(t)
+	s := &Path{Rate: 200 * cc.Mbps, Queue: 100, Flows: delayFlows(16, Millisecond), DurationNs: 6000 * Millisecond, WarmupNs: 3000 * Millisecond}
+	for i := range s.Flows {
+		s.Flows[i].StartNs = int64(i) * 777 * Microsecond
+	}
+	r := runPath(t, s)
+	t.Logf("%.1f of %.1f Mb/s, Jain %.3f, %.2f %% dropped", r.Total, r.PayloadMax, r.Jain, 100*r.Dropped)
+	require.Greater(t, r.Total, 0.95*r.PayloadMax)
+	require.GreaterOrEqual(t, r.Jain, 0.95)
+	require.Less(t, r.Dropped, 0.005)
 }
 
 // 16:1 at 40 Gb/s without marks, with a target as short as the hosts of a simulation allow: the port is busy, nothing is

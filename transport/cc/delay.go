@@ -43,10 +43,11 @@ type Round struct {
 //	         the queue only empties if they ebb together
 //	steady   cycles of 8 rounds: one admits an eighth beyond what the path holds, to drain the
 //	         queue; the others add the spare packets, similar to FAST TCP: see spare
-//	rival    a packet more in each round, and less at a loss, as in TCP: others that fill the
-//	         queue take everything from a flow that gives way. It begins when round trips stay
-//	         long even in an ebb, and ends with an ebb that finds the queue empty, as in Copa's
-//	         competitive mode (Arun and Balakrishnan, 2018)
+//	rival    a packet more in three targets, at least one in a round, and less at a loss, similar
+//	         to TCP: others that fill the queue take everything from a flow that gives way. It
+//	         begins when round trips stay long for a second and in an ebb, as in Copa's
+//	         competitive mode (Arun and Balakrishnan, 2018). It ends with an ebb that finds the
+//	         queue empty, or when the share is so small that there must be many flows
 //
 // Processes at both ends wait for processors. Meanwhile nothing comes, and the path is empty unless
 // there is a queue. So Delay admits enough packets more to cover most of the longest recent wait.
@@ -69,6 +70,8 @@ type Delay struct {
 	floorNs int64   // shortest round trip of all, until the path gets longer
 	rivalNs int64   // longer round trips show rivals that fill the queue
 	above   uint8   // consecutive rounds longer than that
+	aboveAt int64   // when the first of these was
+	longer  uint8   // consecutive ebbs without a round trip near floorNs
 	doubt   bool    // this ebb tells whether there are rivals
 	share   float64 // packets admitted beside rivals
 	seeks   uint8   // losses until share counts as known
@@ -126,11 +129,15 @@ const (
 	lossPackets  = 64   // least packets between two checks of losses
 	fullLoss     = 50   // with long round trips, one loss in this many shows a full queue
 	rivalRounds  = 16   // consecutive long rounds that show rivals
-	rivalLeast   = 24   // packets; with fewer there are too many flows to act as TCP does
+	rivalLeast   = 24   // least share; with less there are too many flows to act as TCP does
 	seekLosses   = 2    // losses until share counts as known
 	longPackets  = 64   // a path that holds more would learn the rate again for too long
 	rivalEbbs    = 10   // ebbs that find rivals; after that the path counts as longer
-	rivalCut     = 0.7  // factor of the share at a loss (RFC 9438)
+	longerEbbs   = 10   // ebbs without a round trip near the shortest; after that the path counts as longer
+	ebbTimes     = 4    // times as long until the next ebb, if so many found rivals
+	rivalWait    = 1000 // targets of long rounds that show rivals: flows that begin together need as long to settle
+	rivalTargets = 3    // targets in which the share grows by a packet
+	rivalCut     = 0.8  // factor of the share at a loss
 	heavyLoss    = 10   // one loss in this many shows that without long round trips
 	ebbTargets   = 1000 // targets between two ebbs
 	ebbPackets   = 128  // packets that could leave in an ebb
@@ -192,7 +199,7 @@ func (d *Delay) OnRound(now int64, r *Round) {
 				d.rate *= keptRate
 				d.fill()
 			}
-			d.baseNs, d.baseAt = d.ebbNs, d.ebbAt
+			d.settle()
 			d.enter(delaySteady)
 			d.step = 2 + uint8(now>>10%(cycleRounds-2)) // spreads flows that begin together
 		}
@@ -201,6 +208,18 @@ func (d *Delay) OnRound(now int64, r *Round) {
 	case delayRival:
 		d.compete(now, r)
 	}
+}
+
+// settle takes the shortest round trip of an ebb for that of the path. It may include the queue of
+// others who did not see the path empty either, so it counts for no more than a target above the
+// shortest one of all. If that does not come back, the path has become longer.
+func (d *Delay) settle() {
+	if d.longer++; d.ebbNs <= d.floorNs+d.target {
+		d.longer = 0
+	} else if d.longer == longerEbbs {
+		d.floorNs, d.longer = d.ebbNs, 0
+	}
+	d.baseNs, d.baseAt = min(d.ebbNs, d.floorNs+d.target), d.ebbAt
 }
 
 func (d *Delay) enter(m delayMode) { d.mode, d.rounds, d.step = m, 0, 0 }
@@ -336,8 +355,11 @@ func (d *Delay) turn(now int64, r *Round) {
 	}
 	if d.rivalNs = d.rivals(); r.RTT <= d.rivalNs {
 		d.above = 0
-	} else if d.above++; d.above >= rivalRounds && !r.Late && max(d.packets(r.RTT), d.share) >= rivalLeast {
-		d.above, d.doubt, d.share, d.seeks = 0, true, max(d.packets(r.RTT), rivalCut*d.share), seekLosses
+	} else if d.above = min(d.above+1, 100); d.above == 1 { // before they have taken all
+		d.aboveAt, d.share = now, max(d.packets(r.RTT), rivalCut*d.share)
+	} else if d.above >= rivalRounds && now-d.aboveAt >= rivalWait*d.target && !r.Late {
+		d.share = max(d.share, d.packets(r.RTT))
+		d.above, d.doubt, d.seeks = 0, true, seekLosses
 		d.ebb(now, true)
 		return
 	}
@@ -378,11 +400,14 @@ func (d *Delay) compete(now int64, r *Round) {
 	case r.Idle || float64(r.Arrived) < d.share/2: // the share is not what limits
 	case d.seeks > 0:
 		d.share += d.share / 4
-	default:
-		d.share++
+	default: // in equal times equally much, whatever the round trip is
+		d.share += max(1, float64(r.RTT)/float64(rivalTargets*d.target))
 	}
 	d.share = min(d.share, float64(d.ceiling))
-	if now-d.ebbAt > max(ebbTargets*d.target, ebbTrips*d.baseNs) {
+	if d.seeks == 0 && d.share < rivalLeast {
+		d.share, d.vain = 0, 0
+		d.enter(delaySteady)
+	} else if now-d.ebbAt > max(ebbTargets*d.target, ebbTrips*d.baseNs)*int64(min(d.vain, ebbTimes)) {
 		d.doubt, d.rivalNs = true, d.rivals()
 		d.ebb(now, false)
 	}

@@ -171,7 +171,7 @@ func TestDelayEbbFindsOthers(t *testing.T) {
 	for x.d.mode != delaySteady {
 		x.admitted(1)
 	}
-	require.Greater(t, x.d.baseNs, 3*ms)
+	require.EqualValues(t, 2*ms, x.d.baseNs, "no more than a target above the shortest round trip of all")
 	// They stop, and it sees the path again at once.
 	x.busy = 0
 	x.admitted(2)
@@ -329,14 +329,16 @@ func TestDelayStalls(t *testing.T) {
 func rivals(t *testing.T) *delayTest {
 	x := steady(t)
 	x.busy = 120
-	for range rivalRounds {
-		require.Equal(t, delaySteady, x.d.mode)
-		x.round(60)
+	at := x.now
+	for x.d.mode != delayRival {
+		require.Less(t, x.now, at+rivalWait*ms+500*ms)
+		if x.d.mode == delaySteady {
+			x.round(60)
+		} else {
+			x.admitted(1)
+		}
 	}
-	for i := 0; x.d.mode != delayRival; i++ {
-		require.Less(t, i, 40)
-		x.admitted(1)
-	}
+	require.Greater(t, x.now, at+rivalWait*ms)
 	n := x.d.Window(x.now)
 	x.admitted(2)
 	require.Greater(t, x.d.Window(x.now), n*3/2-2, "a quarter more in each round")
@@ -362,27 +364,34 @@ func TestDelayEbbWithoutRounds(t *testing.T) {
 // Others who fill the queue: round trips stay long, also in an ebb. It takes a packet more in each round, and less at a loss.
 func TestDelayRival(t *testing.T) {
 	x := rivals(t)
-	n := x.d.Window(x.now)
+	more := func(n float64) float64 { // after a round with a share of n
+		return n + (n+1+float64(x.busy))/x.rate/rivalTargets
+	}
+	n := x.d.share
 	x.admitted(1)
-	x.want(delayRival, n+1)
+	require.InDelta(t, more(n), x.d.share, 1)
+	n = x.d.share
 	x.admitted(1, func(r *Round) { r.Lost = 1 })
-	x.want(delayRival, n+1) // soon after the last cut: of the same queue
+	require.InDelta(t, n, x.d.share, 0, "soon after the last cut: of the same queue")
 	x.admitted(1)
+	n = x.d.share
 	x.admitted(1, func(r *Round) { r.Lost = 1 })
-	require.InDelta(t, 0.7*float64(n+2), float64(x.d.Window(x.now)), 1)
+	require.InDelta(t, rivalCut*n, x.d.share, 0.1)
 	x.admitted(1, func(r *Round) { r.Idle = true })
 	x.want(delayRival, x.d.Window(x.now))
-	// An ebb a second: they are still there.
-	for range 2 {
+	// An ebb after a second, then after two, three and four: they are still there.
+	for i := range 6 {
+		at := x.d.ebbAt
 		for x.d.mode == delayRival {
-			x.admitted(1)
+			x.admitted(1, func(r *Round) { r.Lost = r.Arrived / 200 })
 		}
 		require.Equal(t, delayEbb, x.d.mode)
-		n = int(x.d.share)
+		require.InDelta(t, float64(min(i+1, ebbTimes)), float64(x.d.ebbAt-at)/float64(ebbTargets*ms), 0.1)
+		n = x.d.share
 		for x.d.mode == delayEbb {
 			x.admitted(1)
 		}
-		x.want(delayRival, n+1)
+		x.want(delayRival, int(n)+1)
 	}
 	// They stop.
 	x.busy = 0
@@ -396,12 +405,36 @@ func TestDelayRival(t *testing.T) {
 	require.EqualValues(t, ms, x.d.baseNs)
 }
 
+// With a small share there must be many flows, that do not compete: it gives way again.
+func TestDelayRivalGivesUp(t *testing.T) {
+	x := rivals(t)
+	for x.d.share >= rivalLeast {
+		require.Equal(t, delayRival, x.d.mode)
+		x.now = x.d.cutAt + 2*x.d.lastNs
+		x.round(1, func(r *Round) { r.Lost = 1 })
+	}
+	require.Equal(t, delaySteady, x.d.mode)
+}
+
+// A path that has become longer by less than what rivals queue is known after ten ebbs.
+func TestDelayLittleLongerPath(t *testing.T) {
+	x := steady(t)
+	x.base = 3 * ms
+	for at := x.now; x.d.floorNs != 3*ms; x.admitted(1) {
+		require.Less(t, x.now, at+(longerEbbs+1)*1100*ms)
+		require.NotEqual(t, delayRival, x.d.mode)
+		require.LessOrEqual(t, x.d.baseNs, 2*ms)
+	}
+	x.admitted(1)
+	require.EqualValues(t, 3*ms, x.d.baseNs)
+}
+
 // A path that has become longer is not taken for others for ever.
 func TestDelayLongerPath(t *testing.T) {
 	x := rivals(t)
 	x.busy, x.base = 0, 6*ms
 	for at := x.now; x.d.floorNs != 6*ms; x.admitted(1) {
-		require.Less(t, x.now, at+12000*ms)
+		require.Less(t, x.now, at+40000*ms)
 	}
 	require.NotEqual(t, delayRival, x.d.mode)
 	for at := x.now; x.now < at+3000*ms; x.admitted(1) {
