@@ -1,4 +1,4 @@
-package readme
+package docs_test
 
 import (
 	"os"
@@ -22,12 +22,12 @@ func read(t *testing.T, path string) string {
 const readmePath = "../../../README.md"
 
 func TestCodeIsTheExample(t *testing.T) {
-	_, rest, ok := strings.Cut(read(t, "example_test.go"), "// README: begin\n")
+	_, rest, ok := strings.Cut(read(t, "first_test.go"), "// README: begin\n")
 	require.True(t, ok)
 	code, _, ok := strings.Cut(rest, "\n// README: end\n")
 	require.True(t, ok)
 	require.True(t, strings.Contains(read(t, readmePath), "```go\n"+code+"```\n"),
-		"the code in README.md differs from that between the markers in example_test.go")
+		"the code in README.md differs from that between the markers in first_test.go")
 	require.LessOrEqual(t, strings.Count(code, "\n"), 20, "lines of the example")
 	for _, call := range []string{"roce.Listen(", "roce.Dial(", ".Write(", ".Read("} {
 		require.Contains(t, code, call)

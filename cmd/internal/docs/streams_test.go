@@ -1,4 +1,4 @@
-package guide
+package docs
 
 import (
 	"context"
