@@ -66,24 +66,24 @@ type Contender struct {
 	Name    string
 	Kind    string // a flow
 	Control string // congestion control; "" is the default
-	// Selective leaves selective repeat on, as it is by default; otherwise goroce goes back.
-	Selective bool
+	// GoBack switches selective repeat off at both ends, as with a peer that does not know it.
+	GoBack bool
 }
 
 // contenders are all of them.
 func contenders() (all []Contender) {
-	all = append(all, Contender{Name: "WRITE", Kind: flowWrite})
+	for _, kind := range []string{flowWrite, flowRead, flowRSocket} {
+		all = append(all, Contender{Name: kind, Kind: kind})
+	}
 	for _, name := range cc.Algorithms()[1:] { // none is the default
 		all = append(all, Contender{Name: "WRITE, " + name, Kind: flowWrite, Control: name})
 	}
-	for _, kind := range []string{flowWrite, flowRead} {
-		all = append(all, Contender{Name: kind + ", selective repeat, delay", Kind: kind, Control: cc.ByDelay.String(), Selective: true})
-	}
+	delay := cc.ByDelay.String()
+	all = append(all, Contender{Name: "READ, " + delay, Kind: flowRead, Control: delay})
 	for _, kind := range []string{flowWrite, flowRead, flowRSocket} {
-		all = append(all, Contender{Name: kind + ", selective repeat", Kind: kind, Selective: true})
+		all = append(all, Contender{Name: kind + ", going back", Kind: kind, GoBack: true})
 	}
 	return append(all,
-		Contender{Name: "READ", Kind: flowRead}, Contender{Name: "rsocket", Kind: flowRSocket},
 		Contender{Name: "TCP cubic", Kind: flowTCP, Control: "cubic"}, Contender{Name: "TCP bbr", Kind: flowTCP, Control: "bbr"}, Contender{Name: "quic-go", Kind: flowQUIC})
 }
 

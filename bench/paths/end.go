@@ -98,15 +98,15 @@ type Remote struct {
 type OpenArgs struct {
 	Addr    netip.Addr
 	Control string // of package cc; "" is the device's default
-	// Selective leaves selective repeat on.
-	Selective bool
+	// GoBack switches selective repeat off.
+	GoBack bool
 }
 
 // Open opens a device with two queue pairs.
 func (s *EndService) Open(a OpenArgs, r *Remote) (err error) {
 	e := s.e
 	c := verbs.Config{Addrs: []netip.Addr{a.Addr}}
-	c.Tuning.GoBackN = !a.Selective
+	c.Tuning.GoBackN = a.GoBack
 	if a.Control != "" {
 		if c.Tuning.Congestion.Algorithm, err = cc.ParseAlgorithm(a.Control); err != nil {
 			return err

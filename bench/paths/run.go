@@ -197,7 +197,7 @@ func (m *round) begin() error {
 	var remotes [2]Remote
 	var err error
 	for i, e := range m.ends {
-		if remotes[i], err = call[Remote](e, "End.Open", OpenArgs{m.lab.addrs[i], c.Control, c.Selective}); err != nil {
+		if remotes[i], err = call[Remote](e, "End.Open", OpenArgs{m.lab.addrs[i], c.Control, c.GoBack}); err != nil {
 			return err
 		}
 	}
