@@ -73,3 +73,45 @@ func TestCMDepthBeyondOurs(t *testing.T) {
 	require.NoError(t, e.ID.Close())
 	require.NoError(t, lid.Close())
 }
+
+// The peer learns at once that an ID was closed, and not when something else is to be sent.
+func TestCMCloseTellsPeer(t *testing.T) {
+	ctx := rocetest.Context(t)
+	c, s := rocetest.FilteredPair(t, func(mad.Attribute) bool { return false })
+	lid := s.Listen(t, rdmacm.PortSpaceTCP, 5)
+	cid := c.Resolve(t, ctx, rdmacm.PortSpaceTCP, lid.LocalAddr())
+	require.NoError(t, cid.Connect(nil))
+	sid := s.Next(t, ctx, rdmacm.EventConnectRequest).ID
+	s.AddQP(t, sid)
+	require.NoError(t, sid.Accept(nil))
+	c.Next(t, ctx, rdmacm.EventEstablished)
+	s.Next(t, ctx, rdmacm.EventEstablished)
+	require.NoError(t, cid.Close())
+	rocetest.Fabric(c.D).RunFor(1e6)
+	e := s.Ch.Poll()
+	require.NotNil(t, e)
+	require.Equal(t, rdmacm.EventDisconnected, e.Type)
+}
+
+// A request for one service type is not accepted for a queue pair of the other, and still waits.
+func TestCMAcceptOtherType(t *testing.T) {
+	for _, uc := range []bool{false, true} {
+		ctx := rocetest.Context(t)
+		c, s := rocetest.FilteredPair(t, func(mad.Attribute) bool { return false })
+		lid := s.Listen(t, rdmacm.PortSpaceTCP, 5)
+		cid := resolve(t, ctx, c, rdmacm.PortSpaceTCP, lid.LocalAddr())
+		require.NoError(t, cid.Connect(&rdmacm.ConnParam{QPN: 5, UC: uc}))
+		e := s.Next(t, ctx, rdmacm.EventConnectRequest)
+		require.Equal(t, uc, e.Conn.UC)
+		other := verbs.UC
+		if uc {
+			other = verbs.RC
+		}
+		qp, err := e.ID.CreateQP(s.PD, verbs.QPInitAttr{Type: other, SendCQ: s.CQ})
+		require.NoError(t, err)
+		require.ErrorIs(t, e.ID.Accept(nil), verbs.ErrInvalidAttr)
+		require.Equal(t, verbs.StateInit, qp.State())
+		require.NoError(t, e.ID.Reject(nil))
+		c.Next(t, ctx, rdmacm.EventRejected)
+	}
+}

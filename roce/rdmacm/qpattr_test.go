@@ -8,6 +8,7 @@ import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/internal/rocetest"
+	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/goroce/goroce/roce/rdmacm"
 	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
@@ -147,6 +148,23 @@ func TestReuseAddr(t *testing.T) {
 	require.NoError(t, b.Close())
 	require.NoError(t, a.Listen(rdmacm.ListenLimits{Backlog: 1}))
 	require.ErrorIs(t, id(true).BindAddr(at), verbs.ErrAddrInUse)
+}
+
+// One that does not say so counts, too, behind one that does.
+func TestReuseAddrBesideOthers(t *testing.T) {
+	l, err := sim.New(sim.Config{Seed: 1}).Link(rocetest.SimAddr(1), rocetest.SimAddr(2))
+	require.NoError(t, err)
+	p := rocetest.NewPeer(t, verbs.Config{Link: l})
+	bind := func(reuse bool, at netip.Addr) error {
+		id, err := rdmacm.CreateID(p.Ch, rdmacm.PortSpaceTCP)
+		require.NoError(t, err)
+		require.NoError(t, core.Open(id).SetReuseAddr(reuse))
+		return id.BindAddr(netip.AddrPortFrom(at, 7))
+	}
+	require.NoError(t, bind(true, rocetest.SimAddr(1)))
+	require.NoError(t, bind(false, rocetest.SimAddr(2)))
+	require.NoError(t, bind(true, rocetest.SimAddr(1)))
+	require.ErrorIs(t, bind(true, netip.IPv4Unspecified()), verbs.ErrAddrInUse)
 }
 
 // Notify tells of events and of requests, and Pending is true exactly as long as there are any.

@@ -8,6 +8,7 @@ import (
 	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/internal/rocetest"
+	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/goroce/goroce/roce/rdmacm"
 	"github.com/goroce/goroce/roce/verbs"
@@ -149,6 +150,26 @@ func TestCMMulticast(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, n)
 	}
+}
+
+// noGroups is a link without multicast.
+type noGroups struct{ link.Link }
+
+func (l noGroups) Unwrap() link.Link        { return l.Link }
+func (noGroups) Join(_, _ netip.Addr) error { return link.ErrUnsupported }
+
+// A group that the link cannot join is not joined: the queue pair does not receive from it, and
+// nothing is left to leave.
+func TestCMMulticastUnsupported(t *testing.T) {
+	l, err := sim.New(sim.Config{Seed: 3}).Link(rocetest.SimAddr(1))
+	require.NoError(t, err)
+	p := rocetest.NewPeer(t, verbs.Config{Link: l, WrapLink: func(l link.Link) (link.Link, error) { return noGroups{l}, nil }})
+	group := netip.MustParseAddr("239.1.2.3")
+	id := p.Resolve(t, rocetest.Context(t), rdmacm.PortSpaceUDP, netip.AddrPortFrom(group, 0))
+	require.ErrorIs(t, id.JoinMulticast(group), verbs.ErrMulticast)
+	require.Nil(t, p.Ch.Poll())
+	require.ErrorIs(t, id.LeaveMulticast(group), roce.ErrInvalidAttr)
+	require.ErrorIs(t, p.QP.DetachMulticast(ib.GIDFromAddr(group), 0), roce.ErrInvalidAttr)
 }
 
 // An IPv6 connection over loopback; ::1 is the one address there.
