@@ -114,6 +114,7 @@ func TestRules(t *testing.T) {
 		}, right: func(w *wire) {
 			w.ask(sendFirst, 0, 1024).ask(sendLast, 1, 8).ask(read, 2, 4096).ask(read, 3, 3072, address(0x10000+1024))
 		}},
+		{rule: strict.RuleAgain, wrong: func(w *wire) { w.ask(writeOnly, 0, 8).ask(read, 0, 8) }, right: func(w *wire) { w.ask(read, 0, 8).ask(read, 0, 8) }},
 		{rule: strict.RuleUCAgain, wrong: func(w *wire) {
 			w.ask(ib.UCSendOnly, 0, 8).ask(ib.UCSendOnly, 0, 8, is(func(p *pcap.Packet) { p.Ident = 1 }))
 		},
@@ -199,6 +200,8 @@ func TestRules(t *testing.T) {
 			right: func(w *wire) {
 				w.ask(read, 0, 2048).data(ib.RCReadRespFirst, 0, 1, 1024).data(ib.RCReadRespLast, 1, 1, 1024)
 			}},
+		{rule: strict.RuleResponse, wrong: func(w *wire) { w.ask(ib.RCFlush, 0, 64).data(ib.RCReadRespOnly, 0, 1, 4) },
+			right: func(w *wire) { w.ask(ib.RCFlush, 0, 64).data(ib.RCReadRespOnly, 0, 1, 0) }},
 		{rule: strict.RuleStream, wrong: func(w *wire) {
 			w.ask(read, 0, 2048).data(ib.RCReadRespFirst, 0, 1, 1024).data(ib.RCReadRespLast, 1, 1, 1024).ask(read, 1, 1024, address(0x10000+1024)).data(ib.RCReadRespLast, 1, 1, 1024)
 		}, right: func(w *wire) {
@@ -243,4 +246,35 @@ func TestRules(t *testing.T) {
 		require.NotEmpty(t, r.Text)
 	}
 	require.Len(t, shown, len(strict.Rules()))
+}
+
+// Requests that do not fit each other may be those of two connections, one after the other, with the same numbers: if there is time enough
+// between them, and whichever of the two has the higher PSN.
+func TestReused(t *testing.T) {
+	for _, wait := range []int64{0, 200e6} {
+		up, down := newWire(), newWire()
+		up.ask(sendFirst, 0, 1024).wait(wait).ask(sendOnly, 1, 8)
+		down.ask(sendOnly, 1, 8).wait(wait).ask(sendFirst, 0, 1024)
+		for _, w := range []*wire{up, down} {
+			found := check(strict.Options{}, w.all).Violations
+			require.Len(t, found, 1)
+			require.Equal(t, strict.RuleMessageOrder, found[0].Rule)
+			require.Equal(t, wait == 0, found[0].Certain, "%+v", found[0])
+		}
+	}
+}
+
+// Where the capture lacks what would tell the path MTU, a READ begins with FIRST or ONLY all the same, and what comes later may be the end
+// of any that is long enough, also where another READ begins.
+func TestUnknownMTU(t *testing.T) {
+	w := newWire()
+	w.ask(read, 0, 260).data(ib.RCReadRespLast, 0, 1, 4)
+	found := check(strict.Options{}, w.all).Violations
+	require.Len(t, found, 1)
+	require.Equal(t, strict.RuleResponse, found[0].Rule)
+	require.Equal(t, "FIRST or ONLY, at the beginning of the READ in packet 1", found[0].Allowed)
+
+	w = newWire()
+	w.ask(read, 0, 260).ask(read, 1, 4, address(0x10000+256)).data(ib.RCReadRespLast, 1, 1, 4)
+	require.Zero(t, check(strict.Options{}, w.all).Broken[strict.RuleResponse])
 }
