@@ -147,6 +147,8 @@ func (sq *requester) takeInTurn(now int64, lost bool) {
 		if sq.psn == sq.end && !sq.retry.rnrWait && sq.watchMissing() {
 			sq.missUpTo(now, newest)
 		}
+	case sq.retry.all:
+		// The answers are on their way.
 	case ok && span(sq.una, psn) < span(sq.una, sq.end):
 		sq.impliedNAK(now, psn)
 	case dropped:

@@ -416,3 +416,58 @@ func TestKeptBounds(t *testing.T) {
 	require.EqualValues(t, 1, d.a.eng.Counters().KeptAhead-1024/60)
 	require.Zero(t, d.a.eng.Counters().KeptInTurn)
 }
+
+// After a timeout the rest of a READ is requested once. Kept responses have no say in that: while the answers come in
+// order, nothing is requested again, whether the peer is believed to have sent what was kept or not. A response that
+// is lost once more is.
+func TestReadAgainOnce(t *testing.T) {
+	const n = 12
+	for _, missing := range []int{0, 5} { // besides the first
+		d := newPuppet(t, pairConfig{tuning: [2]transport.Tuning{{LossProbe: -1}}}, linkConfig{})
+		d.a.post(d.a.read(0, 0, n*1024))
+		d.pump()
+		d.drain()
+		answer := func(psn int) {
+			op := ib.RCReadRespMiddle
+			switch psn {
+			case 0:
+				op = ib.RCReadRespFirst
+			case n - 1:
+				op = ib.RCReadRespLast
+			}
+			d.send(op, psn, bytes.Repeat([]byte{byte(psn + 1)}, 1024), msn(1))
+		}
+		for psn := 1; psn < n; psn++ {
+			if psn != missing {
+				answer(psn)
+			}
+		}
+		require.NotZero(t, d.a.eng.Counters().KeptAhead)
+		asked := func() (psns []int) {
+			for _, f := range d.log {
+				if f.pkt.Opcode == ib.RCReadRequest {
+					psns = append(psns, f.rel)
+				}
+			}
+			d.log = nil
+			return psns
+		}
+		asked()
+		for d.a.eng.Counters().Timeouts == 0 {
+			d.wait(ms)
+		}
+		require.Equal(t, []int{0}, asked())
+		for psn := range n - 2 {
+			answer(psn)
+		}
+		require.Empty(t, asked(), "missing: %d", missing)
+		answer(n - 1) // and not the one before it
+		require.Len(t, asked(), 1, "missing: %d", missing)
+		answer(n - 2)
+		answer(n - 1)
+		d.a.wantWC("1 success")
+		for psn := range n {
+			require.EqualValues(t, psn+1, d.a.buf[psn*1024])
+		}
+	}
+}

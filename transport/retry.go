@@ -22,6 +22,7 @@ type retryState struct {
 	tripNs     int64  // shortest time from since to progress; 0 if unknown
 	back       bool   // una has not reached backEnd since going back
 	backEnd    ib.PSN // end when it went back
+	all        bool   // what is kept came before everything was requested again
 	doubted    bool   // a sequence NAK followed the last retry, and the ACK timer decides
 	patience   uint8  // retries beyond retry_cnt, for SilenceNs, up to maxPatience
 	silentNs   int64  // sum of ACK timeouts while awake, since the peer was heard
@@ -57,7 +58,7 @@ func (r *retryState) onProgress(sq *requester, now int64) (trip, late bool) {
 	}
 	r.recovering, r.doubted = false, false
 	if r.back && !sq.una.Before(r.backEnd) {
-		r.back = false
+		r.back, r.all = false, false
 	}
 	r.tooLong = sq.qp.path.TooLong
 	if r.rnrWait && sq.una.After(r.rnrPSN) {
@@ -183,6 +184,7 @@ func (sq *requester) impliedNAK(now int64, psn ib.PSN) {
 		return
 	}
 	r.heard(&sq.qp.attr)
+	r.all = false
 	old := psn.After(r.newest) || now-r.since < max(minRepeatNs, 2*sq.rtt.smoothed)<<sq.retriesUsed()
 	asked := sq.watching() && !sq.peerKeeps
 	if asked {
@@ -421,6 +423,7 @@ func (sq *requester) rewind() {
 	sq.unwatch()
 	sq.dischargeAll()
 	sq.retry.back, sq.retry.backEnd = true, sq.end
+	sq.retry.all = sq.kept.n != 0
 	sq.psn = sq.una
 	q.cur, sq.curPkt = q.head, 0
 	if q.head != q.tail {
