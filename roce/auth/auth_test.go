@@ -3,7 +3,9 @@ package auth
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
+	"sync/atomic"
 	"testing"
 
 	"github.com/goroce/goroce/roce"
@@ -25,9 +27,12 @@ func lookup(id string) []byte {
 }
 
 // connect returns the two ends of a connection.
-func connect(t *testing.T) (client, server *roce.Conn) {
+func connect(t *testing.T) (client, server *roce.Conn) { return connectWith(t, verbs.Config{}) }
+
+// connectWith is connect with a client's device of its own kind.
+func connectWith(t *testing.T, cfg verbs.Config) (client, server *roce.Conn) {
 	ctx := rocetest.Context(t)
-	a, b := rocetest.OpenDevice(t, verbs.Config{}), rocetest.OpenDevice(t, verbs.Config{})
+	a, b := rocetest.OpenDevice(t, cfg), rocetest.OpenDevice(t, verbs.Config{})
 	lc := roce.ListenConfig{ConnConfig: roce.ConnConfig{Device: b}}
 	l, err := lc.Listen(ctx, b.Addrs()[0].String()+":0")
 	require.NoError(t, err)
@@ -251,6 +256,24 @@ func TestOtherPeers(t *testing.T) {
 	require.NotErrorIs(t, err, ErrDenied)
 }
 
+// The server's last message is one byte, and no longer.
+func TestLongWelcome(t *testing.T) {
+	ctx := rocetest.Context(t)
+	c, s := connect(t)
+	failed := make(chan error, 1)
+	go func() { failed <- Client(ctx, c, Key{"known", secret}) }()
+	tr := transcript{hello: recv(t, s), serverNonce: make([]byte, nonceBytes)}
+	var err error
+	tr.binding, err = bindingOf(s, false)
+	require.NoError(t, err)
+	require.NoError(t, s.Send(ctx, append(tr.serverNonce[:nonceBytes:nonceBytes], tr.mac(secret, "server")...)))
+	require.Equal(t, tr.mac(secret, "client"), recv(t, s))
+	require.NoError(t, s.Send(ctx, []byte{welcome, 0}))
+	var e *Error
+	require.ErrorAs(t, <-failed, &e)
+	require.Equal(t, "a message of 2 bytes", e.Why)
+}
+
 func FuzzHello(f *testing.F) {
 	f.Add(hello([nonceBytes]byte{1}, "known"))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -274,4 +297,26 @@ func TestClosedDevice(t *testing.T) {
 	require.NoError(t, s.Device().Close())
 	_, err := Server(ctx, s, lookup)
 	require.Error(t, err)
+}
+
+// exhausted is a source of random bytes that ends when a test says so.
+type exhausted struct{ atomic.Bool }
+
+var errExhausted = errors.New("no more random bytes")
+
+func (e *exhausted) Read(b []byte) (int, error) {
+	if e.Load() {
+		return 0, errExhausted
+	}
+	return rand.Read(b)
+}
+
+// A client that has no random bytes sends nothing, rather than bytes that anybody knows: here it would find that its context has ended.
+func TestNoRandom(t *testing.T) {
+	var r exhausted
+	c, _ := connectWith(t, verbs.Config{Rand: &r})
+	r.Store(true)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, Client(ended, c, Key{"known", secret}), errExhausted)
 }
