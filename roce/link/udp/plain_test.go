@@ -3,6 +3,7 @@ package udp
 import (
 	"errors"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"syscall"
 	"testing"
@@ -138,6 +139,17 @@ func TestPlainDrops(t *testing.T) {
 	a.Send([]wire.TxPacket{foreign, good})
 	s := a.Stats()
 	require.Equal(t, [2]uint64{1, 1}, [2]uint64{s.TxDropped, s.TxPackets})
+}
+
+// A socket from which nothing can be read any more fails the link, and whoever waits for packets hears of it.
+func TestPlainDeadSocket(t *testing.T) {
+	l, err := OpenPlain([]netip.Addr{loopback()}, Options{})
+	require.NoError(t, err)
+	require.NoError(t, l.socks[0].conn.Close())
+	require.ErrorIs(t, l.Wait(-1), net.ErrClosed)
+	_, err = l.Recv(make([]wire.RxPacket, 1))
+	require.ErrorIs(t, err, net.ErrClosed)
+	_ = l.Close()
 }
 
 func TestPlainNoAllocs(t *testing.T) {
