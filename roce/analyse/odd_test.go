@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/analyse"
 	"github.com/goroce/goroce/roce/pcap"
 	"github.com/stretchr/testify/require"
@@ -115,4 +116,44 @@ func TestICMP(t *testing.T) {
 		require.Equal(t, []int{4, 3}, r.Findings[0].Frames)
 		require.True(t, r.Findings[0].Certain)
 	}
+}
+
+// A packet of UC that comes late was overtaken, unless so many are missing that its gap is forgotten.
+func TestLateOnUC(t *testing.T) {
+	const maxGaps = 256
+	for _, missing := range []int{1, maxGaps, maxGaps + 1} {
+		s := &script{}
+		for i := range missing + 1 {
+			s.add(0, 1, ib.UCWriteOnly, ib.PSN(2*i))
+		}
+		s.add(0, 1, ib.UCWriteOnly, 1)
+		f := analyseAll(s.all, analyse.Options{}).Findings
+		require.Len(t, f, missing)
+		if missing > maxGaps {
+			require.Equal(t, analyse.UCLost, f[0].Kind)
+			continue
+		}
+		late := f[missing-1] // they are in the order of their packets
+		require.Equal(t, analyse.Reordered, late.Kind)
+		require.Equal(t, []int{missing + 2, 2}, late.Frames)
+	}
+}
+
+// A receiver that was not ready, and is now, is no reason why a long packet vanishes.
+func TestBlackholeAfterRNR(t *testing.T) {
+	s := &script{}
+	s.add(0, 1, ib.RCSendOnly, 7)
+	s.answer(10, ib.RNRNAK(12), 7)
+	s.add(0, 1000, ib.RCSendOnly, 7)
+	s.answer(10, ib.ACKNoCredits, 7)
+	for range 4 {
+		p := s.add(0, 67_000, ib.RCWriteFirst, 8)
+		p.Bytes, p.PayloadBytes, p.RETH.Len = 1100, 1024, 2048
+	}
+	var kinds []analyse.Kind
+	for _, f := range analyseAll(s.all, analyse.Options{}).Findings {
+		kinds = append(kinds, f.Kind)
+	}
+	require.Contains(t, kinds, analyse.PMTUBlackhole)
+	require.NotContains(t, kinds, analyse.RNRExceeded)
 }
