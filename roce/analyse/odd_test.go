@@ -129,11 +129,11 @@ func TestLateOnUC(t *testing.T) {
 		s.add(0, 1, ib.UCWriteOnly, 1)
 		f := analyseAll(s.all, analyse.Options{}).Findings
 		require.Len(t, f, missing)
+		late := f[missing-1] // they are in the order of their packets
 		if missing > maxGaps {
-			require.Equal(t, analyse.UCLost, f[0].Kind)
+			require.Equal(t, analyse.UCLost, late.Kind)
 			continue
 		}
-		late := f[missing-1] // they are in the order of their packets
 		require.Equal(t, analyse.Reordered, late.Kind)
 		require.Equal(t, []int{missing + 2, 2}, late.Frames)
 	}
