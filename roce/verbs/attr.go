@@ -251,12 +251,9 @@ func DefaultAddrs() ([]netip.Addr, error) {
 			return nil, err
 		}
 		for _, n := range addrs {
-			p, err := netip.ParsePrefix(n.String())
-			if err != nil {
-				continue
-			}
+			p, _ := netip.ParsePrefix(n.String())
 			switch a := p.Addr().Unmap(); {
-			case a.IsLinkLocalUnicast():
+			case !a.IsValid(), a.IsLinkLocalUnicast():
 			case a.IsLoopback():
 				loop = append(loop, a)
 			default:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/internal/shard"
 )
 
@@ -72,6 +73,9 @@ func (c *CompletionChannel) pop() (cq *CQ, dead bool) {
 // Get waits for the next completion queue with an event that [CQ.RequestNotify] asked for, and
 // returns the queue. Events need no acknowledgement.
 func (c *CompletionChannel) Get(ctx context.Context) (*CQ, error) {
+	if c.d.unmade() {
+		return nil, access.ErrZero
+	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -84,7 +88,7 @@ func (c *CompletionChannel) Get(ctx context.Context) (*CQ, error) {
 			return cq, nil
 		}
 		if err := c.d.waitFor(ctx, c.sig, tries); err != nil {
-			if c.d != nil && c.d.s.Barrier() {
+			if c.d.s.Barrier() {
 				if cq, _ := c.pop(); cq != nil {
 					return cq, nil
 				}

@@ -146,16 +146,14 @@ func (qp *QP) rtsAttr(c ConnAttr) (QPAttr, AttrMask) {
 	a := QPAttr{
 		State: StateRTS, SQPSN: qp.psn,
 		Timeout: c.Timeout, RetryCnt: c.RetryCnt, RNRRetry: c.RNRRetry, MaxRdAtomic: c.MaxRdAtomic,
+		SilenceTimeout: c.SilenceTimeout,
 	}
 	if c.SetPSN {
 		a.SQPSN = c.PSN
 	}
 	mask := AttrState | AttrSQPSN
 	if qp.typ == RC {
-		mask |= AttrTimeout | AttrRetryCnt | AttrRNRRetry | AttrMaxRdAtomic
-		if a.SilenceTimeout = c.SilenceTimeout; a.SilenceTimeout != 0 {
-			mask |= AttrSilence
-		}
+		mask |= AttrTimeout | AttrRetryCnt | AttrRNRRetry | AttrMaxRdAtomic | AttrSilence
 	}
 	return a, mask
 }

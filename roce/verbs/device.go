@@ -295,10 +295,8 @@ func (d *Device) wait(ctx context.Context, notify <-chan struct{}, tries int) er
 
 // waitFor is wait for a signal.
 func (d *Device) waitFor(ctx context.Context, sig *shard.Signal, tries int) error {
-	if !d.unmade() {
-		if all := d.shards.all(); len(all) == 1 {
-			return all[0].WaitFor(ctx, sig, tries)
-		}
+	if all := d.shards.all(); len(all) == 1 {
+		return all[0].WaitFor(ctx, sig, tries)
 	}
 	return d.wait(ctx, sig.C(), tries)
 }

@@ -30,10 +30,7 @@ func hardwareAddr(a netip.Addr) net.HardwareAddr {
 		return nil
 	}
 	for _, i := range ifs {
-		addrs, err := i.Addrs()
-		if err != nil {
-			continue
-		}
+		addrs, _ := i.Addrs() // one that has just gone has none
 		for _, n := range addrs {
 			if p, err := netip.ParsePrefix(n.String()); err == nil && p.Addr().Unmap() == a.WithZone("") {
 				return i.HardwareAddr

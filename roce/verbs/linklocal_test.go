@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/goroce/goroce/roce/link/linktest"
@@ -28,4 +29,30 @@ func TestLinkLocal(t *testing.T) {
 			require.Zero(t, a.d.LinkStats().TxDropped)
 		})
 	}
+}
+
+// A device is opened by default on what is up, except for link-local addresses; loopback comes
+// last.
+func TestDefaultAddrs(t *testing.T) {
+	ns := linktest.NewNamespace(t)
+	ns.IP(
+		"link add one type veth peer name two",
+		"addr add 192.0.2.1/24 dev one", "addr add 192.0.2.2/24 dev two", "addr add 169.254.1.1/16 dev one",
+		"link set one up",
+	)
+	var all []netip.Addr
+	get := func() {
+		var err error
+		ns.Do(func() { all, err = DefaultAddrs() })
+		require.NoError(t, err)
+	}
+	get()
+	one, lo := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("127.0.0.1")
+	require.Equal(t, []netip.Addr{one, lo}, all[:2])
+	for _, a := range all[2:] {
+		require.Equal(t, netip.IPv6Loopback(), a)
+	}
+	ns.IP("link set lo down")
+	get()
+	require.Equal(t, []netip.Addr{one}, all)
 }

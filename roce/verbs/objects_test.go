@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -402,6 +405,47 @@ func TestRegistration(t *testing.T) {
 	require.Len(t, huge.Bytes(), 3<<20)
 	huge.Bytes()[3<<20-1] = 1
 	require.NoError(t, huge.Close())
+}
+
+// Memory that is to be of huge pages is of transparent ones where none are reserved.
+func TestHugeBuffer(t *testing.T) {
+	if _, err := os.Stat("/sys/kernel/mm/transparent_hugepage"); err != nil {
+		t.Skip("the kernel has no transparent huge pages")
+	}
+	b, err := MapBuffer(hugePageBytes, true)
+	require.NoError(t, err)
+	defer b.Close()
+	if b.Huge() {
+		t.Skip("huge pages are reserved here")
+	}
+	maps, err := os.ReadFile("/proc/self/smaps")
+	require.NoError(t, err)
+	at, err := strconv.ParseUint(fmt.Sprintf("%p", b.Bytes()), 0, 64)
+	require.NoError(t, err)
+	inside := false
+	for line := range strings.Lines(string(maps)) {
+		var from, to uint64
+		if n, _ := fmt.Sscanf(line, "%x-%x ", &from, &to); n == 2 {
+			inside = from <= at && at < to
+		}
+		if flags, ok := strings.CutPrefix(line, "VmFlags:"); ok && inside {
+			require.Contains(t, strings.Fields(flags), "hg")
+			return
+		}
+	}
+	t.Skip("the kernel does not say how memory is mapped")
+}
+
+// The encoded form is exactly as long as it says.
+func TestRemoteMemoryBinary(t *testing.T) {
+	r := RemoteMemory{Addr: 1 << 40, RKey: 0x12345678, Len: 99}
+	b, err := r.MarshalBinary()
+	require.NoError(t, err)
+	require.Len(t, b, RemoteMemoryBytes)
+	var back RemoteMemory
+	require.ErrorIs(t, back.UnmarshalBinary(b[:len(b)-1]), ErrInvalidAttr)
+	require.NoError(t, back.UnmarshalBinary(b))
+	require.Equal(t, r, back)
 }
 
 // Registering and deregistering one buffer at the same time.

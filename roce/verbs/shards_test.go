@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/stretchr/testify/require"
@@ -70,6 +71,10 @@ func TestCompletionVectors(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, cq.Vector())
 
+	for i := range 7 {
+		require.Equal(t, i%3, core.Open(d).NextVector(), "in turn")
+	}
+
 	// The communication manager's queue pair is on the first shard, whatever queue it has.
 	gsi, err := a.pd.CreateQP(QPInitAttr{Type: UD, SendCQ: a.cq, QPN: ib.QPNGSI})
 	require.NoError(t, err)
@@ -88,6 +93,28 @@ func TestCompletionVectors(t *testing.T) {
 	require.NoError(t, err)
 	wrap := lossy(1)
 	require.Equal(t, 1, openDevice(t, Config{Link: l, WrapLink: wrap, Shards: 4}).CompletionVectors())
+}
+
+// What has claimed a queue pair is told of the first packet, whatever shard it comes by, and
+// nothing else can claim the queue pair meanwhile.
+func TestClaimed(t *testing.T) {
+	for vector := range 2 {
+		f := sim.New(sim.Config{Seed: 1})
+		a := newEnd(t, simDevice(t, f, 1, 1), 64, QPInitAttr{})
+		b := endOnVector(t, simDevice(t, f, 2, 2), vector, 64, QPInitAttr{})
+		told := 0
+		qp := core.Open(b.qp)
+		require.NoError(t, qp.Shard().Command(func(int64) error {
+			require.True(t, qp.Claim(func() { told++ }, func() {}))
+			require.False(t, qp.Claim(func() { t.Error("refused") }, func() {}))
+			return nil
+		}))
+		connect(t, a, b)
+		require.NoError(t, qp.Shard().Command(func(int64) error { qp.QP().WatchEstablished(); return nil }))
+		write(t, a, b, 8)
+		f.RunFor(1e6)
+		require.Equal(t, 1, told, "vector %d", vector)
+	}
 }
 
 // When no slot is left the first shard serves a queue of the vector, and the logger is told why.
