@@ -4,9 +4,9 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
+	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/transport/wire"
+	"github.com/stretchr/testify/require"
 )
 
 func TestREDMark(t *testing.T) {
@@ -104,4 +104,34 @@ func TestSharedBuffer(t *testing.T) {
 	_, down = ls[0].QueueStats()
 	require.Zero(t, down.Dropped)
 	require.Equal(t, 10_000, down.PeakBytes)
+}
+
+// A packet is marked by what it finds on arrival, or by what waits behind it when it leaves; the
+// queue is as long in both cases, with and without pauses, and nothing comes later.
+func TestMarksByQueue(t *testing.T) {
+	const w = 1000 + ib.BTHBytes + ib.ICRCBytes + 28 + ethernetBytes
+	for _, pfc := range []PFC{{}, {XOFFBytes: 1 << 20}} {
+		for departing, want := range map[bool][]int{false: {0, w, 2 * w, 3 * w}, true: {3 * w, 2 * w, w, 0}} {
+			f := New(Config{PFC: pfc})
+			var queues []int
+			l, err := f.LinkWith(Pipe{
+				BitsPerSecond: 8e9, MarkDeparting: departing, // a byte a nanosecond
+				Mark: func(in MarkInput) bool { queues = append(queues, in.QueueBytes); return true },
+			}, Pipe{}, addr(1))
+			require.NoError(t, err)
+			a, b := &host{Link: l}, newHost(t, f, 2)
+			a.send(2, 4, 1000, wire.ECT0)
+			run(f)
+			require.Equal(t, want, queues, "%+v, departing %v", pfc, departing)
+			require.Equal(t, []int64{w + 1000, 2*w + 1000, 3*w + 1000, 4*w + 1000}, b.times)
+			up, _ := a.QueueStats()
+			require.EqualValues(t, 4, up.Marked)
+			busy := int64(0)
+			for _, ns := range up.binsNs {
+				busy += ns
+			}
+			require.EqualValues(t, 4*w, busy)
+			require.InDelta(t, 4*w/float64(up.Observed), up.Utilization(), 1e-9)
+		}
+	}
 }

@@ -118,3 +118,31 @@ func TestThreadsRequests(t *testing.T) {
 		require.Empty(t, append(ps.Faults(), pc.Faults()...))
 	})
 }
+
+// The CPU time of a thread includes what its goroutine has done and not yet paid for. A goroutine
+// that is not known to run has none.
+func TestThreadUsage(t *testing.T) {
+	sim.TestThreads(t, sim.Config{Seed: 1}, func(t *testing.T, net *sim.Fabric) {
+		const call = 700 * time.Nanosecond
+		m := net.Machine(sim.MachineConfig{CPUs: 1, Costs: sim.Costs{Syscall: call}})
+		p := m.Process(sim.ProcessConfig{})
+		l, err := p.Link(netip.MustParseAddr("192.0.2.1"))
+		require.NoError(t, err)
+		all := func() (u [4]int64) {
+			thread, ran, slept, preempted := p.ThreadUsage()
+			return [4]int64{int64(thread), ran, slept, preempted}
+		}
+		require.Zero(t, all())
+		done := make(chan [2][4]int64)
+		p.Go(func() {
+			before := all()
+			l.Wake()
+			done <- [2][4]int64{before, all()}
+		})
+		u := <-done
+		require.NotZero(t, u[0][0])
+		u[0][1] += int64(call)
+		require.Equal(t, u[0], u[1])
+		require.NoError(t, l.Close())
+	})
+}

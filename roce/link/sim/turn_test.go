@@ -181,3 +181,15 @@ func TestOneCPU(t *testing.T) {
 	b()
 	require.Equal(t, 3, runtime.GOMAXPROCS(0))
 }
+
+// Whether there is something to collect is asked at few steps only.
+func TestCollectorLooksSeldom(t *testing.T) {
+	_ = append(make([]byte, collectBytes), byte(len(os.Args))) // something to collect
+	var c collector
+	for range collectEvery - 1 {
+		c.step()
+		require.Zero(t, c.at)
+	}
+	c.step()
+	require.NotZero(t, c.at)
+}
