@@ -157,6 +157,9 @@ func TestPacketConnDeadlineAndClose(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 	var timeout net.Error
 	require.True(t, errors.As(err, &timeout) && timeout.Timeout())
+	require.NoError(t, a.SetDeadline(time.Now().Add(-1)))
+	_, err = a.WriteToAddrPort([]byte("late"), at(a))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 	require.NoError(t, a.SetDeadline(time.Time{}))
 	for _, closeIt := range []func() error{a.Close, nil} {
 		c := a
