@@ -10,8 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/roce/internal/rocetest"
 	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/goroce/goroce/roce/rdmacm"
 	"github.com/goroce/goroce/roce/verbs"
 )
 
@@ -60,4 +62,27 @@ func TestDefaultDeviceConfig(t *testing.T) {
 		require.ErrorAs(t, err, &wrong)
 		require.Equal(t, arg, wrong.Arg)
 	}
+}
+
+// A peer that takes the numbers of a request for those of an older connection is asked again, with
+// new ones, once.
+func TestDialAgainAfterStale(t *testing.T) {
+	ctx := rocetest.Context(t)
+	ds := rocetest.SimDevices(t, sim.New(sim.Config{Seed: 1}), 2)
+	s := rocetest.PeerOn(t, ds[1])
+	lid := s.Listen(t, rdmacm.PortSpaceTCP, 7471)
+	done := make(chan error)
+	go func() {
+		dialer := Dialer{ConnConfig: ConnConfig{Device: ds[0]}}
+		_, err := dialer.DialAddr(ctx, lid.LocalAddr())
+		done <- err
+	}()
+	first := s.Next(t, ctx, rdmacm.EventConnectRequest)
+	require.NoError(t, first.ID.RejectReason(mad.RejectStaleConnection, nil))
+	second := s.Next(t, ctx, rdmacm.EventConnectRequest)
+	require.NotEqual(t, first.Conn.QPN, second.Conn.QPN)
+	require.NoError(t, second.ID.Reject(nil))
+	var refused *RejectedError
+	require.ErrorAs(t, <-done, &refused)
+	require.Equal(t, mad.RejectConsumer, refused.Reason)
 }
