@@ -155,8 +155,8 @@ func (c *Conn) fitRecv() {
 	}
 	r, large := &c.s.rcv, &c.recv[largeBuffer]
 	now := c.alarm.Now()
-	gap := now - c.granted
-	c.granted = now
+	gap, waited := now-c.granted, r.tight
+	c.granted, r.tight = now, false
 	switch {
 	case r.to.buf == largeBuffer:
 		if gap > leisure && !r.uses(smallBuffer) {
@@ -171,7 +171,7 @@ func (c *Conn) fitRecv() {
 		if !r.uses(largeBuffer) {
 			_ = large.release(c.host) // fails if the device is closed
 		}
-	case r.hurried() && gap < hurry:
+	case r.hurried() && gap < hurry, waited && gap < max(hurry, 2*c.qp.Stats().SmoothedRTT):
 		o := verbs.MROptions{IOVA: largeIOVA, SetIOVA: true}
 		if err := c.obtain(large, largeRecvBuffer, firstLarge, remoteWrite, o); err != nil {
 			c.cfg.growRecv = err == errNoRoom // try again when others have released some
@@ -182,9 +182,10 @@ func (c *Conn) fitRecv() {
 }
 
 const (
-	// A large receive buffer pays if a half of the small one is used in less than hurry (1.6 MB/s);
-	// hurry is also how long a peer must not have read before more is staged. The large buffer
-	// stops paying when a half of it takes more than leisure, at 0.25 to 2 MB/s.
+	// A large receive buffer pays if a half of the small one is used in less than hurry (1.6 MB/s)
+	// or, if the peer waits for a grant to arrive, than two round trips; hurry is also how long a
+	// peer must not have read before more is staged. The large buffer stops paying when a half of
+	// it takes more than leisure, at 0.25 to 2 MB/s.
 	hurry   = 20 * time.Millisecond
 	leisure = time.Second
 )

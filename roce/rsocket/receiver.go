@@ -19,6 +19,10 @@ type receiver struct {
 	ready   int // unread bytes
 	granted int // bytes that the peer may still write
 
+	asked  bool // the answer to a grant is awaited
+	before int  // bytes of earlier grants that have not come
+	tight  bool // all had come before the last answer
+
 	slot  int // entry of the peer's list for the next grant
 	slots int
 
@@ -89,6 +93,7 @@ func (r *receiver) arrive(n uint32) error {
 	}
 	g.fill += int(n)
 	r.granted -= int(n)
+	r.before -= min(r.before, int(n))
 	r.ready += int(n)
 	if r.count == len(r.lens) {
 		r.lengthen()
@@ -162,17 +167,25 @@ func (r *receiver) due() bool { return r.roomy() || int16(r.seq-r.warn) >= 0 }
 
 // update returns what to tell the peer: the first message that it may not send and, if there is
 // room, the half that it may fill and the entry of its list to write it to. Without room the length
-// of the half is 0.
-func (r *receiver) update() (limit uint16, half sge, slot int) {
+// of the half is 0. The caller calls answered if asks is true, when the peer's adapter has what it
+// was told.
+func (r *receiver) update() (limit uint16, half sge, slot int, asks bool) {
 	r.warn = r.seq + r.depth/2
 	limit = r.seq + r.depth
 	if r.roomy() {
+		if asks = !r.asked; asks {
+			r.asked, r.before = true, r.granted
+		}
 		slot = r.slot
 		half = sge{r.to.addr + uint64(r.grant()), r.to.key, uint32(r.to.half)}
 		r.slot = (r.slot + 1) % r.slots
 	}
-	return limit, half, slot
+	return limit, half, slot, asks
 }
+
+// answered ends the round trip of a grant. If the peer had used all of its earlier grants by then,
+// it waited, or almost did, however fast we read.
+func (r *receiver) answered() { r.asked, r.tight = false, r.before == 0 }
 
 // hurried reports whether the peer has used most of its grant while we have read a half: with a
 // larger grant it could send more.

@@ -61,6 +61,7 @@ const (
 	wrMap           // description of a mapping
 	wrProbe         // of keep-alive
 	wrFin           // SHUTDOWN or DISCONNECT
+	wrGrant         // control message with a grant, whose round trip matters
 )
 
 // tally is what the completion of a work request covers: itself, and earlier requests that make no
@@ -163,8 +164,11 @@ func (s *stream) sent(id uint64) {
 	switch k {
 	case wrFin:
 		s.fins--
-		fallthrough
-	case wrCtrl, wrProbe:
+	case wrGrant:
+		s.rcv.answered()
+	}
+	switch k {
+	case wrFin, wrGrant, wrCtrl, wrProbe:
 		s.sends--
 		s.ctrl--
 	}
@@ -259,8 +263,11 @@ func (s *stream) update(m *message) bool {
 	if s.ctrl == maxCtrl || s.byeSent || s.finRecvd || !s.rcv.due() {
 		return false
 	}
-	limit, half, slot := s.rcv.update()
+	limit, half, slot, asks := s.rcv.update()
 	*m = message{kind: wrCtrl, imm: immediate(opSGL, uint32(limit))}
+	if asks {
+		m.kind = wrGrant
+	}
 	if half.length > 0 {
 		half.put(m.body[:], s.peer.order())
 		m.n = sgeBytes
