@@ -29,6 +29,14 @@ func flow(t *testing.T, from, to *Conn, n int) {
 	require.True(t, bytes.Equal(want, got))
 }
 
+// largeBytes is what the connection has in use of its large buffers.
+func (c *Conn) largeBytes() (n int) {
+	for i := range c.send[1:] {
+		n += c.send[1+i].used
+	}
+	return n + c.recv[largeBuffer].used
+}
+
 // A connection has large buffers while it needs them, and what it has is what the device
 // counts.
 func TestLargeBuffers(t *testing.T) {
@@ -37,7 +45,8 @@ func TestLargeBuffers(t *testing.T) {
 	flow(t, c, s, 1000)
 	require.Zero(t, c.host.large.Load()+s.host.large.Load())
 	flow(t, c, s, 8<<20)
-	require.EqualValues(t, sendSizes[c.out], c.host.large.Load())
+	// The last bytes may still be in the buffer before.
+	require.EqualValues(t, c.largeBytes(), c.host.large.Load())
 	require.GreaterOrEqual(t, s.host.large.Load(), int64(firstLarge))
 	require.NotNil(t, c.send[c.out].mem)
 	require.NotNil(t, s.recv[largeBuffer].mem)
