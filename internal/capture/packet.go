@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 
 	"github.com/google/gopacket"
 	"github.com/google/gopacket/layers"
@@ -115,4 +116,12 @@ func (p *Packet) WantUDPChecksum() (uint16, error) {
 	err := gopacket.SerializeLayers(gopacket.NewSerializeBuffer(), gopacket.SerializeOptions{ComputeChecksums: true},
 		&again, gopacket.Payload(udp.Payload))
 	return again.Checksum, err
+}
+
+// Guessed reports whether tshark, by its field frame.protocols, took what InfiniBand
+// carries for another protocol: random bytes look like anything. What it then calls
+// malformed is its guess, and says nothing of the packet.
+func Guessed(protocols string) bool {
+	_, payload, _ := strings.Cut(protocols, ":infiniband")
+	return payload != "" && payload != ":data"
 }
