@@ -159,6 +159,7 @@ type flight struct {
 	acked       int      // since size last grew
 	cutAt       int64    // when it was last reduced
 	rttNs       int64    // smoothed; 0 if unknown
+	leastNs     int64    // the shortest round trip; 0 if unknown
 	keeps       bool     // a QP there knows selective repeat
 	_           [64]byte // written per packet, so two engines must not share a cache line
 }
@@ -222,15 +223,18 @@ func (f *flight) onLoss(now int64) {
 	f.size = max(f.size/2, f.least)
 }
 
-// onRTT takes a measured round trip of a QP with an ACK timeout. A round trip over a quarter of the
-// timeout shows a peer that has fallen behind: more in flight would only make it answer too late.
+// onRTT takes a measured round trip of a QP with an ACK timeout. One that is longer than the
+// shortest by over a quarter of the timeout shows a peer that has fallen behind: more in flight
+// would only make it answer too late. The shortest is the way to the peer, on which the room has no
+// influence; it excuses at most half of the timeout, since a first round trip may have waited, too.
 func (f *flight) onRTT(now, rtt, timeout int64) {
 	if f.rttNs == 0 {
-		f.rttNs = rtt
+		f.rttNs, f.leastNs = rtt, rtt
 	} else {
 		f.rttNs += (rtt - f.rttNs) / 8
+		f.leastNs = min(f.leastNs, rtt)
 	}
-	if rtt > timeout/4 {
+	if rtt-min(f.leastNs, timeout/2) > timeout/4 {
 		f.onLoss(now)
 	}
 }

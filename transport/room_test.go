@@ -207,21 +207,22 @@ func TestDeadPeersGiveRoomBack(t *testing.T) {
 	require.Less(t, longest, 4*live.attr.Timeout.Ns(), "each of the others has eight timeouts")
 }
 
-// Round trips that take a good part of the ACK timeout are those of a peer that is behind: less is
-// on its way to it, before anything is lost.
+// Round trips that have become longer by a good part of the ACK timeout are those of a peer that is
+// behind: less is on its way to it, before anything is lost. A path that is long costs nothing.
 func TestFlightOfSlowPeer(t *testing.T) {
 	const qps, room = 4, 64
 	for _, c := range []struct {
-		delay int64 // one way; the timeout is 1,049 us
-		want  int
-	}{{125 * us, room / 2}, {150 * us, room / 4}} {
+		path, then int64 // one way; the timeout is 1,049 us
+		want       int
+	}{{10 * us, 135 * us, room / 2}, {10 * us, 160 * us, room / 4}, {200 * us, 200 * us, room / 2}, {200 * us, 350 * us, room / 4}, {400 * us, 400 * us, room / 8}} {
 		p, as, _ := crowd(t, qps, room)
-		p.delay = c.delay
-		for i, a := range as {
-			a.post(a.write(0, i*64, 64))
+		for _, p.delay = range []int64{c.path, c.then} {
+			for i, a := range as {
+				a.post(a.write(0, i*64, 64))
+			}
+			p.run()
 		}
-		p.run()
-		require.Equal(t, c.want, as[0].eng.FlightSize(as[0].peer().addr))
+		require.Equal(t, c.want, as[0].eng.FlightSize(as[0].peer().addr), c)
 		require.Zero(t, as[0].eng.Counters().RetransmittedPkts)
 	}
 }
