@@ -201,11 +201,12 @@ func (qp *QP) lostPackets(n int) {
 	}
 }
 
-// farTimeout returns the ACK timeout against which onRTT judges a slow peer: none if the path is
-// known to be long.
-func (qp *QP) farTimeout() int64 {
-	if qp.sq.win.ruled {
+// farTimeout returns the ACK timeout against which onRTT judges a slow peer: at least twice the
+// shortest round trip, and none if the path is known to be long.
+func (sq *requester) farTimeout() int64 {
+	if sq.win.ruled {
 		return math.MaxInt64
 	}
-	return qp.attr.Timeout.Ns()
+	ns := sq.qp.attr.Timeout.Ns()
+	return max(ns, min(2*sq.rtt.least, ns*maxTimeouts))
 }

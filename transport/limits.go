@@ -103,6 +103,9 @@ const (
 	// minEpisodeNs is how long after going back a sequence NAK without progress is attributed to
 	// the same loss, if no round trip is known.
 	minEpisodeNs = 1e6
+	// maxTimeouts is how many times as long as its attribute says an ACK timeout may be (IBTA
+	// 9.7.6.1.3).
+	maxTimeouts = 4
 	// minRepeatNs is how long after requesting the rest of a READ a gap in its responses counts as
 	// the old one. Packets overtake each other by less.
 	minRepeatNs = 100e3

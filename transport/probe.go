@@ -44,8 +44,8 @@ func (p *probeState) update(qp *QP, rtt *rttEstimate) {
 	if least == 0 {
 		least = DefaultLossProbeNs
 	}
-	ns := 2*rtt.smoothed + 4*rtt.variance
-	if rtt.smoothed == 0 {
+	ns := rtt.awaits
+	if ns == 0 {
 		ns = p.limitNs / 2
 		if f := qp.sq.flight; f != nil && f.rttNs != 0 {
 			ns = 4 * f.rttNs // the variance of a first sample is half of it
@@ -148,7 +148,7 @@ func (sq *requester) sendProbe(now int64, tx *TxPacket) bool {
 	p.sent++
 	p.backoff = min(p.backoff+1, maxProbeBackoff)
 	p.next()
-	sq.rtt.cancel()
+	sq.rtt.again()
 	sq.armProbe(now)
 	return sq.buildAgain(now, psn, tx)
 }

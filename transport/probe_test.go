@@ -237,7 +237,7 @@ func TestLossProbeEndsWithLongRoundTrip(t *testing.T) {
 	s.ack(1)
 	s.a.e.HandleTimeout(s.now)
 	s.silent()
-	require.EqualValues(t, ackTimeoutNs, s.timer())
+	require.EqualValues(t, s.a.qp.sq.ackTimeoutNs(), s.timer(), "which is longer now")
 }
 
 // Modify can make the ACK timeout so short, or so long, that probes make sense or not.

@@ -71,20 +71,25 @@ func (r *retryState) onProgress(sq *requester, now int64) (trip, late bool) {
 		p.next()
 		sq.probeAnswered()
 	}
-	if sq.watching() && sq.rtt.answers(sq.una) {
+	if !sq.rtt.answers(sq.una) {
+		return false, false
+	}
+	switch {
+	case sq.rtt.twice:
+		sq.rtt.atMost(now, sq.qp.attr.Timeout.Ns())
+		p.update(sq.qp, &sq.rtt)
+		return false, false
+	case sq.watching():
 		sq.rtt.cancel() // it may have waited for a missing packet
 		return true, true
 	}
-	if sq.rtt.answers(sq.una) {
-		sq.rtt.sample(now)
-		p.backoff = 0
-		p.update(sq.qp, &sq.rtt)
-		if f := sq.flight; f != nil && sq.bounded() {
-			f.onRTT(now, now-sq.rtt.sentAt, sq.qp.farTimeout())
-		}
-		return true, false
+	sq.rtt.sample(now)
+	p.backoff = 0
+	p.update(sq.qp, &sq.rtt)
+	if f := sq.flight; f != nil && sq.bounded() {
+		f.onRTT(now, now-sq.rtt.sentAt, sq.farTimeout())
 	}
-	return false, false
+	return true, false
 }
 
 // armAckTimer starts the time that the peer has to acknowledge something. A timer of code t may
@@ -95,9 +100,19 @@ func (sq *requester) armAckTimer(now int64) {
 	}
 }
 
-// ackWaitNs returns that time; 0 means without end. Beyond retry_cnt it doubles up to askAgainNs.
+// ackTimeoutNs returns the ACK timeout: longer than the attribute says where round trips are, but no
+// more than the specification allows; 0 means without end.
+func (sq *requester) ackTimeoutNs() int64 {
+	ns := sq.qp.attr.Timeout.Ns()
+	if far := sq.rtt.awaits; far > ns {
+		return min(far, ns*maxTimeouts)
+	}
+	return ns
+}
+
+// ackWaitNs returns how long to wait now. Beyond retry_cnt it doubles up to askAgainNs.
 func (sq *requester) ackWaitNs() int64 {
-	ns, r := sq.qp.attr.Timeout.Ns(), &sq.retry
+	ns, r := sq.ackTimeoutNs(), &sq.retry
 	switch {
 	case r.patience > 0:
 		if ns < askAgainNs {
@@ -105,7 +120,7 @@ func (sq *requester) ackWaitNs() int64 {
 		}
 		return min(ns, max(sq.qp.attr.SilenceNs-r.silentNs, 1))
 	case sq.qp.e.cfg.Tuning.PatientRetries:
-		ns <<= min(sq.retriesUsed(), 2)
+		ns = max(ns, sq.qp.attr.Timeout.Ns()<<min(sq.retriesUsed(), 2))
 	}
 	return ns
 }
@@ -433,6 +448,6 @@ func (sq *requester) rewind() {
 	}
 	sq.reads.next = sq.reads.head
 	sq.sinceAck = 0
-	sq.rtt.cancel()
+	sq.rtt.again()
 	sq.stopProbe()
 }

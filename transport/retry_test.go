@@ -467,3 +467,46 @@ func TestFlushStopsTimers(t *testing.T) {
 		s.sends("SEND ONLY 0 A")
 	}
 }
+
+// A lost packet is no reason to wait longer for the next: only the second in a row that is answered after the
+// ACK timeout is, without a round trip between, or where none is known. Nobody waits longer than four times.
+func TestLateAnswers(t *testing.T) {
+	const rtt = 1000
+	late := func(s *script, psn int, ns int64) {
+		s.post(WRSend, 1)
+		s.sent()
+		s.advance(ackTimeoutNs)
+		s.sent()
+		s.advance(ns)
+		s.ack(psn)
+	}
+	waits := func(s *script, psn int, want int64) {
+		t.Helper()
+		s.post(WRSend, 1)
+		s.sent()
+		require.Equal(t, want, s.timer())
+		s.advance(rtt)
+		s.ack(psn)
+		s.post(WRSend, 1)
+		s.sent()
+		require.EqualValues(t, ackTimeoutNs, s.timer(), "a round trip is known")
+		s.ack(psn + 1)
+	}
+	open := func() *script { return newScript(t, loopOptions{tuning: Tuning{LossProbe: -1}}) }
+	s := open()
+	late(s, 0, rtt)
+	waits(s, 1, 2*(ackTimeoutNs+rtt))
+	late(s, 3, rtt)
+	waits(s, 4, ackTimeoutNs)
+	late(s, 6, rtt)
+	late(s, 7, 2*rtt)
+	waits(s, 8, 2*(ackTimeoutNs+2*rtt))
+	s = open()
+	late(s, 0, 2*ackTimeoutNs/3)
+	waits(s, 1, 2*(ackTimeoutNs+2*ackTimeoutNs/3))
+	s = open()
+	late(s, 0, ackTimeoutNs-1)
+	s.post(WRSend, 1)
+	s.sent()
+	require.EqualValues(t, 4*ackTimeoutNs-2, s.timer())
+}

@@ -4,9 +4,12 @@ import "github.com/goroce/goroce/ib"
 
 // rttEstimate estimates the round-trip time of a QP and its variance (RFC 6298). It times one
 // packet at a time, from sending to acknowledgement. Packets sent twice are no samples (Karn),
-// since the answer may be to either.
+// since the answer may be to either; but a round trip is no longer than the time since the first
+// of them, which serves where answers are so late that everything is sent twice.
 type rttEstimate struct {
 	timing bool
+	twice  bool   // the timed packet was sent again
+	slow   uint8  // answers after the ACK timeout since the last sample, up to 2
 	psn    ib.PSN // of the timed packet
 	sentAt int64
 
@@ -15,6 +18,7 @@ type rttEstimate struct {
 	least    int64 // ns
 	most     int64 // ns, lately
 	last     int64 // ns
+	awaits   int64 // ns: an answer may take that long; 0 if unknown
 }
 
 // start begins to time a packet that requests an answer. It returns false while timing another.
@@ -22,8 +26,25 @@ func (e *rttEstimate) start(now int64, psn ib.PSN) bool {
 	if e.timing {
 		return false
 	}
-	e.timing, e.psn, e.sentAt = true, psn, now
+	e.timing, e.twice, e.psn, e.sentAt = true, false, psn, now
 	return true
+}
+
+// again notes that packets were sent again, perhaps the timed one.
+func (e *rttEstimate) again() { e.twice = true }
+
+// atMost takes the answer to a packet that was sent twice, or may have been. Without a sample, one
+// that comes after the ACK timeout makes the QP wait for twice as long until there is one (RFC 6298,
+// 5.5 to 5.7). With a sample the second does: a lost packet is no reason to wait.
+func (e *rttEstimate) atMost(now, timeout int64) {
+	e.timing = false
+	rtt := now - e.sentAt
+	if rtt <= timeout || rtt > timeout*maxTimeouts {
+		return // it says nothing new, or the peer was away
+	}
+	if e.slow = min(e.slow+1, 2); e.smoothed == 0 || e.slow > 1 {
+		e.awaits = 2 * rtt
+	}
 }
 
 // cancel stops timing without a sample, because something was sent again.
@@ -41,9 +62,10 @@ func (e *rttEstimate) sample(now int64) {
 // sampleOf takes one round trip as a sample.
 func (e *rttEstimate) sampleOf(rtt int64) {
 	rtt = max(rtt, 1)
-	e.last = rtt
+	e.last, e.slow = rtt, 0
 	if e.smoothed == 0 {
 		e.smoothed, e.variance, e.least, e.most = rtt, rtt/2, rtt, rtt
+		e.awaits = 4 * rtt
 		return
 	}
 	e.least = min(e.least, rtt)
@@ -55,6 +77,7 @@ func (e *rttEstimate) sampleOf(rtt int64) {
 	d := rtt - e.smoothed
 	e.smoothed += d / 8
 	e.variance += (max(d, -d) - e.variance) / 4
+	e.awaits = 2*e.smoothed + 4*e.variance
 }
 
 // full reports whether a round trip of ns may have passed a full queue, where least is the shortest

@@ -25,7 +25,7 @@ func TestRTTEstimate(t *testing.T) {
 	e.start(150, 0) // the first one is
 	require.False(t, e.acknowledged(300, ib.PSNMask), "not that far")
 	require.True(t, e.acknowledged(900, 0))
-	require.Equal(t, rttEstimate{psn: ib.PSNMask, sentAt: 100, smoothed: 800, variance: 400, least: 800, most: 800, last: 800}, e)
+	require.Equal(t, rttEstimate{psn: ib.PSNMask, sentAt: 100, smoothed: 800, variance: 400, least: 800, most: 800, last: 800, awaits: 3200}, e)
 	require.False(t, e.acknowledged(1000, 1), "one sample each")
 	for range 100 {
 		e.start(0, 7)

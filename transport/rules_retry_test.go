@@ -141,3 +141,28 @@ func TestModifyToErrFlushesInOrder(t *testing.T) {
 	d.want("a> WRITE ONLY 0 8B +0x0/8 A")
 	d.a.wantWC("106 success")
 }
+
+// Where a round trip takes longer than the ACK timeout, each packet would be sent twice, so that none
+// would ever measure it (Karn), and all would be sent twice for ever. The time since the first of
+// two bounds it, until one measures it: also if the path has become that long.
+func TestRoundTripBeyondTimeout(t *testing.T) {
+	timeout := ib.TimeoutCode(8).Ns()
+	for _, c := range []struct {
+		before, then int64 // one way
+		most         uint64
+	}{{3 * timeout / 4, 3 * timeout / 4, 1}, {3 * timeout / 2, 3 * timeout / 2, 2}, {10 * us, 3 * timeout / 4, 2}} {
+		p := newPair(t, pairConfig{})
+		a, _ := p.connect(linkConfig{})
+		for i := range 40 {
+			if p.delay = c.before; i > 3 {
+				p.delay = c.then
+			}
+			a.post(a.write(0, 0, 8))
+			a.post(a.write(0, 0, 8))
+			p.run()
+			require.Len(t, a.poll(), 2)
+		}
+		require.LessOrEqual(t, a.eng.Counters().Timeouts, c.most, c)
+		require.InDelta(t, 2*c.then, a.qp.Stats().SmoothedRTTNs, float64(c.then/5))
+	}
+}
