@@ -75,26 +75,23 @@ func (h *half) explainedBy(by *Finding) {
 // blackholeBefore is blackhole for a capture behind the place where long packets are dropped: the
 // ends of messages come again and again, and never anything in front of them.
 func (h *half) blackholeBefore() {
-	if h.full {
+	if h.full || len(h.gaps) == 0 {
 		return
 	}
-	for _, g := range h.gaps {
-		h.a.steps++
-		if g.again || h.una.Diff(g.from) < 0 || h.una.Diff(g.to) >= 0 {
-			continue
-		}
-		r := h.sent.get(g.to)
-		if r == nil || r.times < manyTimes || r.opcode.Info().Pos&ib.First != 0 {
-			return
-		}
-		f := h.find(PMTUBlackhole, h.una, r.frame, r.last)
-		f.is(PMTUBlackhole, LostRequest)
-		h.explainedBy(f)
-		op, n := r.opcode, int(r.times)
-		f.what = func(f *Finding) string {
-			return fmt.Sprintf("The %v of %s came %s, and what it sends before it, packets of full size, never did: something on the way here drops long packets.", op, h.requester(), often(n))
-		}
+	g := &h.gaps[0] // the one that una is in, if there is such a one: those before it are acknowledged
+	if g.again || h.una.Diff(g.from) < 0 || h.una.Diff(g.to) >= 0 {
 		return
+	}
+	r := h.sent.get(g.to)
+	if r == nil || r.times < manyTimes || r.opcode.Info().Pos&ib.First != 0 {
+		return
+	}
+	f := h.find(PMTUBlackhole, h.una, r.frame, r.last)
+	f.is(PMTUBlackhole, LostRequest)
+	h.explainedBy(f)
+	op, n := r.opcode, int(r.times)
+	f.what = func(f *Finding) string {
+		return fmt.Sprintf("The %v of %s came %s, and what it sends before it, packets of full size, never did: something on the way here drops long packets.", op, h.requester(), often(n))
 	}
 }
 

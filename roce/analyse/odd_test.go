@@ -5,9 +5,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/roce/analyse"
 	"github.com/goroce/goroce/roce/pcap"
 	"github.com/stretchr/testify/require"
@@ -156,4 +158,67 @@ func TestBlackholeAfterRNR(t *testing.T) {
 	}
 	require.Contains(t, kinds, analyse.PMTUBlackhole)
 	require.NotContains(t, kinds, analyse.RNRExceeded)
+}
+
+// What was found about a connection says nothing about another one with the same numbers.
+func TestNumbersAgain(t *testing.T) {
+	s := &script{here: 1}
+	s.writes(7).answer(10, ib.ACKNoCredits, 7)
+	s.add(0, 100, ib.RCWriteOnly, 8).AckReq = true
+	s.add(0, 67_000, ib.RCWriteOnly, 8).AckReq = true
+	s.answer(10, ib.ACKNoCredits, 8)
+	before := analyseAll(s.all, analyse.Options{}).Findings
+	require.Len(t, before, 1)
+
+	const far = 8 + 1<<17
+	s.add(0, 100, ib.RCWriteOnly, far)
+	s.answer(10, ib.ACKNoCredits, far)
+	s.add(0, 20, ib.RCWriteOnly, far)
+	s.answer(10, ib.ACKNoCredits, far)
+	after := analyseAll(s.all, analyse.Options{}).Findings
+	require.Equal(t, before[0].Kind, after[0].Kind)
+	require.Equal(t, before[0].Or, after[0].Or)
+	require.Equal(t, before[0].Frames, after[0].Frames)
+	require.Equal(t, before[0].Text, after[0].Text)
+}
+
+// Of several packets that are missing among those that were sent again each can come the next time, and be lost behind the capture.
+func TestMissingAgain(t *testing.T) {
+	s := &script{here: 1}
+	s.writes(10, 11, 12, 13, 14, 15, 16)
+	s.add(0, 67_000, ib.RCWriteOnly, 10)
+	s.writes(12, 13, 15, 16) // 11 and 14 are missing
+	s.add(0, 67_000, ib.RCWriteOnly, 10)
+	s.writes(12, 13, 14)
+	came := len(s.all)
+	s.writes(15, 16).answer(10, ib.NAKSequence, 14)
+	f := analyseAll(s.all, analyse.Options{}).Findings
+	last := f[len(f)-1]
+	require.Equal(t, analyse.SlowReceiver, last.Kind)
+	require.Equal(t, []int{came, len(s.all)}, last.Frames)
+}
+
+// A peer has stopped to answer if nothing since its last packet was answered, and not if something before it was not.
+func TestUnansweredFirst(t *testing.T) {
+	a, b := judged.Ends[0].Addr.String(), judged.Ends[1].Addr.String()
+	ask := func(s *script) {
+		p := *madPacket(t, len(s.all)+1, a, b, (&mad.REQ{LocalCommID: 7, QPN: 17, MTU: ib.MTU1024}).Put, mad.AttrREQ)
+		p.AtNs = s.at
+		s.all = append(s.all, p)
+	}
+	for _, first := range []bool{false, true} {
+		s := &script{}
+		if first {
+			ask(s)
+		}
+		s.writes(7).answer(10, ib.ACKNoCredits, 7)
+		if !first {
+			ask(s)
+		}
+		for range 8 {
+			s.add(0, 500_000, ib.RCWriteOnly, 8)
+		}
+		gone := slices.ContainsFunc(analyseAll(s.all, analyse.Options{}).Findings, func(f *analyse.Finding) bool { return f.Kind == analyse.PeerGone })
+		require.Equal(t, !first, gone)
+	}
 }

@@ -150,6 +150,24 @@ func TestPacketConnRefused(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 }
 
+// A UDP port that fails again and again ends the socket, and counts nothing as received.
+func TestPacketConnServiceFails(t *testing.T) {
+	a := packetSocket(t, verbs.Config{}, PacketConfig{})
+	require.NoError(t, a.service.udp.SetReadDeadline(time.Now().Add(-1)))
+	for range maxFailures {
+		_, _, err := a.ReadFrom(make([]byte, 10))
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	}
+	require.Zero(t, a.Stats().Malformed)
+	select {
+	case <-a.served:
+	case <-testContext(t).Done():
+		t.Fatal("it goes on")
+	}
+	_, err := a.WriteToAddrPort([]byte("x"), at(a))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+}
+
 func TestPacketConnDeadlineAndClose(t *testing.T) {
 	a := packetSocket(t, verbs.Config{}, PacketConfig{})
 	require.NoError(t, a.SetReadDeadline(time.Now().Add(-1)))

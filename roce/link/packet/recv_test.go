@@ -3,7 +3,10 @@ package packet
 import (
 	"testing"
 
+	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/internal/unix"
+	"github.com/goroce/goroce/roce/link/internal/receive"
+	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/stretchr/testify/require"
 )
 
@@ -55,4 +58,24 @@ func TestReceiveAside(t *testing.T) {
 		require.Less(t, turns, asideTurns)
 	}
 	require.Equal(t, asideTurns-2, turns)
+}
+
+// Caught up is a link only when neither packets of the datagram at hand are left nor datagrams of the last read.
+func TestCaughtUp(t *testing.T) {
+	l := &Link{}
+	r := &l.rx
+	r.split.Init(ib.UDPPort)
+	r.reader = sockio.NewReader(100, 2)
+	r.reader.Recvmmsg = func(int, []sockio.Mmsghdr) (int, unix.Errno) { return 2, 0 }
+	require.True(t, l.CaughtUp())
+	_, errno := r.reader.Read(-1, 2)
+	require.Zero(t, errno)
+	require.False(t, l.CaughtUp())
+	for range 2 {
+		_, _, _, ok := r.reader.Next()
+		require.True(t, ok)
+	}
+	require.True(t, l.CaughtUp())
+	require.True(t, r.split.Begin(&receive.Datagram{Data: make([]byte, 40)}))
+	require.False(t, l.CaughtUp())
 }
