@@ -1,8 +1,10 @@
 package rdmacm
 
 import (
+	"net/netip"
 	"time"
 
+	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/rdmacm/cm"
@@ -46,6 +48,27 @@ func WillsOf(d *verbs.Device) (all []cm.Will, err error) {
 		all = append(all, w)
 	}
 	return all, nil
+}
+
+// TellAll has a device tell an address of the end of n connections. told is closed once all are known
+// to be told; left counts the others.
+func TellAll(d *verbs.Device, to netip.Addr, n int) (told chan struct{}, left func() int, err error) {
+	s := access.Shard(d)
+	told = make(chan struct{})
+	var a *agent
+	err = s.Command(func(int64) error {
+		if a, err = agentOf(s); err != nil {
+			return err
+		}
+		for i := range n {
+			w := &cm.Will{ID: mad.CommID(i), RemoteID: 77, RemoteQPN: 88}
+			w.Src, w.Dst = d.Addrs()[0], to
+			a.core.Tell(w)
+		}
+		a.told, a.ready = told, true
+		return nil
+	})
+	return told, func() int { s.LockAlways(); defer s.Unlock(); return a.core.Untold() }, err
 }
 
 // LeftWills, ReadLeft and so on are for tests of what is in files.

@@ -91,3 +91,18 @@ func TestWillTellsPeer(t *testing.T) {
 	require.Empty(t, none)
 	require.ErrorIs(t, core.Open(ch).KeepWills(book.put, book.drop), verbs.ErrClosed)
 }
+
+// It is all peers that are awaited.
+func TestAllAreTold(t *testing.T) {
+	a, b := rocetest.OpenDevice(t, verbs.Config{}), rocetest.OpenDevice(t, verbs.Config{})
+	_, err := rdmacm.WillsOf(b) // it answers from now on
+	require.NoError(t, err)
+	told, left, err := rdmacm.TellAll(a, b.Addrs()[0], 3)
+	require.NoError(t, err)
+	select {
+	case <-told:
+	case <-rocetest.Context(t).Done():
+		t.Fatal("nobody answers")
+	}
+	require.Zero(t, left())
+}

@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"context"
 	"errors"
 	"runtime"
 	"sync/atomic"
@@ -187,6 +188,49 @@ func TestLinkFailureTellsChannel(t *testing.T) {
 	require.Equal(t, WCFlushErr, wcs[0].Status)
 	_, err = ch.Get(testContext(t))
 	require.ErrorIs(t, err, errBroken)
+}
+
+// meanwhile is a context that does something when somebody begins to wait for it.
+type meanwhile struct {
+	context.Context
+	f func()
+}
+
+func (m *meanwhile) Done() <-chan struct{} {
+	if f := m.f; f != nil {
+		m.f = nil
+		f()
+	}
+	return m.Context.Done()
+}
+
+// Who already waits when the link breaks learns of what was flushed, too, before the end.
+func TestLinkFailureTellsWaiter(t *testing.T) {
+	var l *brokenLink
+	d := openDevice(t, Config{WrapLink: func(under link.Link) (link.Link, error) {
+		l = &brokenLink{Link: under}
+		return l, nil
+	}})
+	ch, err := d.CreateCompletionChannel()
+	require.NoError(t, err)
+	cq, err := d.CreateCQ(10, &CQOptions{Channel: ch})
+	require.NoError(t, err)
+	pd, err := d.AllocPD()
+	require.NoError(t, err)
+	qp, err := pd.CreateQP(QPInitAttr{Type: RC, SendCQ: cq})
+	require.NoError(t, err)
+	require.NoError(t, qp.ToInit(0))
+	require.NoError(t, qp.PostRecv(&RecvWR{}))
+	require.NoError(t, cq.RequestNotify(false))
+	got, err := ch.Get(&meanwhile{testContext(t), func() {
+		l.broken.Store(true)
+		l.Wake()
+		<-d.s.Done()
+		d.s.Barrier()
+		<-ch.sig.C() // so that what it finds is the end
+	}})
+	require.NoError(t, err)
+	require.Same(t, cq, got)
 }
 
 // A device at rest does nothing at all.
