@@ -59,7 +59,7 @@ var lineBudgets = map[string]int{
 	"roce/verbs":          4740,
 	"roce/rdmacm":         6216,
 	"roce/rsocket":        6190,
-	"roce/analyse":        9000,
+	"roce/analyse":        9040,
 	"roce/internal/shard": 3450,
 	"roce/internal/slots": 2240,
 	"roce/link":           18290,

@@ -77,6 +77,7 @@ type rec struct {
 	got       int    // of a READ: how many responses were seen without a gap
 	silent    int    // copies that came after it was answered, and were not
 	lastFrame int
+	repeats   int // of a READ: responses that were asked for again, with all parts of it
 }
 
 const (

@@ -114,7 +114,7 @@ var rules = []RuleInfo{
 	{RuleMSN, responder, "IBTA 9.7.7.1", "The message sequence number counts what was completed: no less than what is acknowledged, no more than what was sent."},
 	{RuleResponse, responder, "IBTA 9.7.5.1.3", "The responses to a READ are FIRST, MIDDLE, LAST, or ONLY, by where they stand in it, and have its bytes."},
 	{RuleStream, responder, "IBTA 9.7.5.1.3", "Responses to one READ follow each other; another one begins with FIRST or ONLY."},
-	{RuleUnanswered, responder, "IBTA 9.7.5.1.5, 9.7.4.1.2", "A request that comes again is answered again; one that cannot be is refused."},
+	{RuleUnanswered, responder, "IBTA 9.7.5.1.5, 9.7.4.1.2", "A request that comes again is answered again, a READ 16 times at least; one that cannot be is refused."},
 	{RuleCNPMissing, responder, "A17.9.3", "Who gets a packet with the mark of a congested switch tells its sender by a CNP."},
 	{RuleCMOrder, anybody, "IBTA 12.9", "REP and REJ answer a REQ, RTU a REP, DREP a DREQ, each with the communication IDs of that."},
 	{RuleCMAgain, anybody, "IBTA 12.6, 12.9.8.3.1", "A message of the communication manager that comes again is the same message."},

@@ -278,3 +278,54 @@ func TestUnknownMTU(t *testing.T) {
 	w.ask(read, 0, 260).ask(read, 1, 4, address(0x10000+256)).data(ib.RCReadRespLast, 1, 1, 4)
 	require.Zero(t, check(strict.Options{}, w.all).Broken[strict.RuleResponse])
 }
+
+// A responder may bound how often it sends a READ again, and go on without an answer: 16 times are asked of it, whichever part is
+// asked for.
+func TestReadTooOften(t *testing.T) {
+	const n = 4
+	for _, parts := range []bool{false, true} {
+		for _, often := range []int{15, 16, 17} {
+			w := newWire()
+			w.mtu = 256
+			send := func(from int) {
+				for i := from; i < n; i++ {
+					pos := ib.RCReadRespMiddle
+					switch {
+					case i == n-1 && i == from:
+						pos = ib.RCReadRespOnly
+					case i == n-1:
+						pos = ib.RCReadRespLast
+					case i == from:
+						pos = ib.RCReadRespFirst
+					}
+					w.data(pos, i, 1, 256)
+				}
+			}
+			ask := func(from int) { w.ask(read, from, (n-from)*256, address(0x10000+uint64(from)*256)) }
+			ask(0)
+			send(0)
+			for i := range often {
+				from := 0
+				if parts && i%2 == 0 { // the last one, which takes a quarter of it
+					from = n - 1
+				}
+				ask(from)
+				if i < often-1 {
+					send(from)
+				}
+			}
+			packets := often * n
+			if parts {
+				packets = (often+1)/2 + often/2*n
+			}
+			w.ask(writeOnly, n, 8).ack(n, 2)
+			certain, perhaps := w.broken(strict.Options{Complete: true, Lossless: true})
+			want := string(strict.RuleUnanswered)
+			if packets > 16*n {
+				want = ""
+			}
+			require.Equal(t, want, certain, "%d packets again", packets)
+			require.Empty(t, perhaps)
+		}
+	}
+}

@@ -154,13 +154,31 @@ func (f *flow) sentAgain(p *pcap.Packet, r *rec) {
 	if !h.dups || p.PSN.Diff(h.dupLow) < 0 {
 		h.dups, h.dupLow = true, p.PSN
 	}
-	if h.acked && r.psn.Add(r.span-1).Diff(h.ackedTo) <= 0 && ownAnswer(r.op) {
+	often := h.often(r)
+	if h.acked && r.psn.Add(r.span-1).Diff(h.ackedTo) <= 0 && ownAnswer(r.op) && !often {
 		r.silent++
 		r.lastFrame = p.Frame
 		if len(h.again) < maxOpen {
 			h.again = append(h.again, r)
 		}
 	}
+}
+
+// mostAgain is how often a responder has to send a READ again at least, whichever parts of it are asked for. No rule has a bound, but
+// a responder without one can be made to send without end, by copies of one packet.
+const mostAgain = 16
+
+// often counts what is asked for again, and reports whether a responder may pass over that: it was too much of one READ.
+func (h *half) often(r *rec) bool {
+	if r.op != ib.RCReadRequest {
+		return false
+	}
+	whole := h.reading(r.psn)
+	if whole == nil {
+		whole = r
+	}
+	whole.repeats += r.span
+	return whole.repeats > mostAgain*whole.span
 }
 
 // refusedNs is how long after a refusal nothing that was sent before it can still be on its way.
