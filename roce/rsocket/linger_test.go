@@ -75,6 +75,34 @@ func TestCloseDoesNotWait(t *testing.T) {
 	require.Equal(t, before, n.a.MemCounts())
 }
 
+// A connection may be closed while the answer to a grant is awaited, whether that comes or not: nothing is lost, and nothing stays.
+func TestCloseAwaitsGrant(t *testing.T) {
+	for _, parted := range []bool{false, true} {
+		n := simNetwork(t, sim.Config{Seed: 21})
+		before := n.memory(t)
+		c, s := n.pair(t, Config{})
+		want := randomBytes(21, defaultBuffer)
+		_, err := s.Write(want)
+		require.NoError(t, err)
+		n.fabric.RunFor(time.Second)
+		recvN(t, c, defaultBuffer/2)
+		c.mu.Lock()
+		asked := c.s.rcv.asked
+		c.mu.Unlock()
+		require.True(t, asked)
+		n.part(parted)
+		require.NoError(t, c.Close())
+		n.fabric.RunFor(lingerTime + time.Second)
+		require.Zero(t, Lingering(n.a).Conns+Lingering(n.a).Bytes)
+		require.Zero(t, Lingering(n.a).Lost)
+		require.Equal(t, before, n.a.MemCounts())
+		if !parted {
+			_, err = s.Read(make([]byte, 1))
+			require.Equal(t, io.EOF, err)
+		}
+	}
+}
+
 // What was written has arrived when Close returns, though packets were lost.
 func TestCloseWaits(t *testing.T) {
 	for _, loss := range []float64{0, 0.05} {
