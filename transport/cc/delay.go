@@ -43,11 +43,7 @@ type Round struct {
 //	         the queue only empties if they ebb together
 //	steady   cycles of 8 rounds: one admits an eighth beyond what the path holds, to drain the
 //	         queue; the others add the spare packets, similar to FAST TCP: see spare
-//	rival    a packet more in three targets, at least one in a round, and less at a loss, similar
-//	         to TCP: others that fill the queue take everything from a flow that gives way. It
-//	         begins when round trips stay long for a second and in an ebb, as in Copa's
-//	         competitive mode (Arun and Balakrishnan, 2018). It ends with an ebb that finds the
-//	         queue empty, or when the share is so small that there must be many flows
+//	rival    as TCP: see rivalry
 //
 // Processes at both ends wait for processors. Meanwhile nothing comes, and the path is empty unless
 // there is a queue. So Delay admits enough packets more to cover most of the longest recent wait.
@@ -55,6 +51,8 @@ type Delay struct {
 	target  int64 // ns
 	most    int   // packets of the window without control
 	ceiling int   // most packets ever admitted
+
+	rivalry
 
 	mode   delayMode
 	step   uint8 // round of the cycle, in steady
@@ -64,22 +62,15 @@ type Delay struct {
 	rate  float64             // third largest of rates; in startup the largest
 	next  uint8               // index in rates to replace next
 
-	stallNs int64   // longest recent time that one end did nothing
-	baseNs  int64   // shortest round trip; 0 if none was seen
-	baseAt  int64   // when baseNs, or an equally short round trip, was last seen
-	floorNs int64   // shortest round trip of all, until the path gets longer
-	rivalNs int64   // longer round trips show rivals that fill the queue
-	above   uint8   // consecutive rounds longer than that
-	aboveAt int64   // when the first of these was
-	longer  uint8   // consecutive ebbs without a round trip near floorNs
-	doubt   bool    // this ebb tells whether there are rivals
-	share   float64 // packets admitted beside rivals
-	seeks   uint8   // losses until share counts as known
-	vain    uint8   // consecutive ebbs that found rivals
-	ebbNs   int64   // shortest round trip of this ebb
-	ebbAt   int64   // when the ebb began
-	ebbEnd  int64   // earliest end of the ebb
-	lastNs  int64   // last round trip
+	stallNs int64 // longest recent time that one end did nothing
+	baseNs  int64 // shortest round trip; 0 if none was seen
+	baseAt  int64 // when baseNs, or an equally short round trip, was last seen
+	floorNs int64 // shortest round trip of all, until the path gets longer
+	longer  uint8 // consecutive ebbs without a round trip near floorNs
+	ebbNs   int64 // shortest round trip of this ebb
+	ebbAt   int64 // when the ebb began
+	ebbEnd  int64 // earliest end of the ebb
+	lastNs  int64 // last round trip
 	grown   float64
 	plateau uint8 // rounds of startup that brought no more
 	long    uint8 // consecutive rounds longer than the target, while free
@@ -128,16 +119,8 @@ const (
 	fullCut      = 0.85 // part still admitted when a queue is full
 	lossPackets  = 64   // least packets between two checks of losses
 	fullLoss     = 50   // with long round trips, one loss in this many shows a full queue
-	rivalRounds  = 16   // consecutive long rounds that show rivals
-	rivalLeast   = 24   // least share; with less there are too many flows to act as TCP does
-	seekLosses   = 2    // losses until share counts as known
 	longPackets  = 64   // a path that holds more would learn the rate again for too long
-	rivalEbbs    = 10   // ebbs that find rivals; after that the path counts as longer
 	longerEbbs   = 10   // ebbs without a round trip near the shortest; after that the path counts as longer
-	ebbTimes     = 4    // times as long until the next ebb, if so many found rivals
-	rivalWait    = 1000 // targets of long rounds that show rivals: flows that begin together need as long to settle
-	rivalTargets = 3    // targets in which the share grows by a packet
-	rivalCut     = 0.8  // factor of the share at a loss
 	heavyLoss    = 10   // one loss in this many shows that without long round trips
 	ebbTargets   = 1000 // targets between two ebbs
 	ebbPackets   = 128  // packets that could leave in an ebb
@@ -187,14 +170,9 @@ func (d *Delay) OnRound(now int64, r *Round) {
 		d.grow(now, r)
 	case delayEbb:
 		if d.rounds >= 2 && now >= d.ebbEnd {
-			if d.doubt && d.vain < rivalEbbs && d.ebbNs > d.floorNs+d.others() {
-				d.rival()
+			if d.foundRivals() {
 				return
 			}
-			if d.doubt && d.vain == rivalEbbs { // the path has become longer
-				d.floorNs = d.ebbNs
-			}
-			d.doubt, d.vain = false, 0
 			if d.deep && !d.anew {
 				d.rate *= keptRate
 				d.fill()
@@ -353,63 +331,12 @@ func (d *Delay) turn(now int64, r *Round) {
 		d.ebb(now, false)
 		return
 	}
-	if d.rivalNs = d.rivals(); r.RTT <= d.rivalNs {
-		d.above = 0
-	} else if d.above = min(d.above+1, 100); d.above == 1 { // before they have taken all
-		d.aboveAt, d.share = now, max(d.packets(r.RTT), rivalCut*d.share)
-	} else if d.above >= rivalRounds && now-d.aboveAt >= rivalWait*d.target && !r.Late {
-		d.share = max(d.share, d.packets(r.RTT))
-		d.above, d.doubt, d.seeks = 0, true, seekLosses
+	if d.suspects(now, r) {
 		d.ebb(now, true)
 		return
 	}
 	if d.step = (d.step + 1) % cycleRounds; d.step == 1 && d.full != 0 && r.Lost == 0 {
 		d.full = min(d.full+max(d.full/4, 1), d.ceiling)
-	}
-}
-
-// others returns how long a queue in an ebb shows rivals: shorter if there were some before.
-func (d *Delay) others() int64 {
-	if d.vain > 0 {
-		return (d.rivalNs - d.floorNs) / 4
-	}
-	return (d.rivalNs - d.floorNs) / 4 * 3
-}
-
-// rivals returns the round trip above which rivals must be filling the queue.
-func (d *Delay) rivals() int64 { return d.floorNs + min(2*d.slack(), 2*d.target) + d.target/2 }
-
-// rival begins to compete: the queue stays long whatever this flow does.
-func (d *Delay) rival() {
-	d.enter(delayRival)
-	d.vain++
-	d.baseNs, d.full = d.floorNs, 0
-	d.fill()
-}
-
-// compete handles a round beside rivals. It does as they do: a packet more in each round trip, and
-// less after a loss. At first it grows faster, since its share is unknown.
-func (d *Delay) compete(now int64, r *Round) {
-	switch {
-	case r.Lost > 0:
-		if now-d.cutAt > 2*d.lastNs {
-			d.cutAt = now
-			d.share = max(d.share*rivalCut, leastPackets)
-			d.seeks = max(d.seeks, 1) - 1
-		}
-	case r.Idle || float64(r.Arrived) < d.share/2: // the share is not what limits
-	case d.seeks > 0:
-		d.share += d.share / 4
-	default: // in equal times equally much, whatever the round trip is
-		d.share += max(1, float64(r.RTT)/float64(rivalTargets*d.target))
-	}
-	d.share = min(d.share, float64(d.ceiling))
-	if d.seeks == 0 && d.share < rivalLeast {
-		d.share, d.vain = 0, 0
-		d.enter(delaySteady)
-	} else if now-d.ebbAt > max(ebbTargets*d.target, ebbTrips*d.baseNs)*int64(min(d.vain, ebbTimes)) {
-		d.doubt, d.rivalNs = true, d.rivals()
-		d.ebb(now, false)
 	}
 }
 
