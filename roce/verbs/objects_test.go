@@ -12,6 +12,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/mem"
+	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/stretchr/testify/require"
 )
@@ -265,6 +266,53 @@ func TestMulticast(t *testing.T) {
 	require.NoError(t, ends[1].qp.DetachMulticast(group, 0))
 	require.ErrorIs(t, a.qp.AttachMulticast(a.d.GIDs()[0], 0), ErrInvalidAttr)
 	require.ErrorIs(t, a.qp.AttachMulticast(group, 9), ErrInvalidAttr)
+}
+
+// groupsLink is a link that counts its joins, and fails to join if told to.
+type groupsLink struct {
+	link.Link
+	fails  error
+	joined int
+}
+
+func (l *groupsLink) Unwrap() link.Link { return l.Link }
+
+func (l *groupsLink) Join(group, local netip.Addr) error {
+	if l.fails != nil {
+		return l.fails
+	}
+	l.joined++
+	return l.Link.Join(group, local)
+}
+
+func (l *groupsLink) Leave(group, local netip.Addr) error {
+	l.joined--
+	return l.Link.Leave(group, local)
+}
+
+// The engine and the link agree about groups: a group that cannot be joined is not attached, one that is attached twice is joined once, and a queue
+// pair that ends leaves its groups.
+func TestMulticastJoined(t *testing.T) {
+	f := newFabric()
+	under, err := f.Link(simAddr(1))
+	require.NoError(t, err)
+	l := &groupsLink{Link: under, fails: errBroken}
+	e := newEnd(t, openDevice(t, Config{Link: l}), 4096, QPInitAttr{Type: UD})
+	group := ib.GIDFromAddr(netip.MustParseAddr("239.7.7.7"))
+	require.ErrorIs(t, e.qp.AttachMulticast(group, 0), errBroken)
+	require.ErrorIs(t, e.qp.DetachMulticast(group, 0), ErrInvalidAttr, "it is not attached")
+	l.fails = link.ErrUnsupported
+	require.ErrorIs(t, e.qp.AttachMulticast(group, 0), ErrMulticast)
+	l.fails = nil
+	for range 2 {
+		require.NoError(t, e.qp.AttachMulticast(group, 0))
+		require.Equal(t, 1, l.joined)
+	}
+	require.NoError(t, e.qp.DetachMulticast(group, 0))
+	require.Zero(t, l.joined)
+	require.NoError(t, e.qp.AttachMulticast(group, 0))
+	require.NoError(t, e.qp.Close())
+	require.Zero(t, l.joined)
 }
 
 // Multicast over real sockets on the loopback interface.

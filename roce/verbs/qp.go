@@ -36,7 +36,8 @@ type QP struct {
 	typ      ib.Transport
 	psn      ib.PSN // initial PSN of the send queue, for Connect
 	userData any
-	noDelay  bool // under the shard's lock
+	noDelay  bool         // under the shard's lock
+	groups   []membership // the same
 	// established, if set, is called, in place of the event, when the peer's first packet arrives,
 	// with the lock of the first shard held.
 	established func()
@@ -329,7 +330,13 @@ func (qp *QP) SetNoDelay(on bool) {
 // Close ends the queue pair (ibv_destroy_qp). It sends and completes nothing any more; completions
 // that exist stay in their queues. It fails with ErrBusy while a type 2A window is bound on it.
 func (qp *QP) Close() error {
-	err := endOn(qp.s, "QP", func() error { return qp.t.Destroy() })
+	err := endOn(qp.s, "QP", func() error {
+		err := qp.t.Destroy()
+		if err == nil {
+			qp.leaveGroups()
+		}
+		return err
+	})
 	if err == nil && qp.d != nil {
 		qp.d.async.forget(func(e *Event) bool { return e.QP == qp })
 	}
