@@ -2,6 +2,7 @@ package grammar
 
 import (
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"testing"
@@ -17,17 +18,50 @@ var (
 	seed     = flag.Uint64("grammar.seed", 1, "first seed of TestLong and TestLongCM")
 )
 
+// long adds up the runs of TestLong and TestLongCM, and watches the heap between them.
+type long struct {
+	what        string // said and heard
+	tell        bool   // of each run
+	began       time.Time
+	heap        uint64 // after the first run
+	said, heard uint64
+}
+
+// lived takes a run that has ended. The heap is not to grow from run to run.
+func (l *long) lived(t *testing.T, seed, said, heard uint64, counters any) {
+	l.said, l.heard = l.said+said, l.heard+heard
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	if l.heap == 0 {
+		l.heap = m.HeapAlloc
+	}
+	require.Less(t, m.HeapAlloc, 2*l.heap+16<<20, "seed %d: the heap grows", seed)
+	if l.tell {
+		t.Logf("seed %d: %.1f M %s, %.0f/s, heap %d KiB; counters %+v",
+			seed, float64(l.said)/1e6, l.what, float64(l.said)/time.Since(l.began).Seconds(), m.HeapAlloc>>10, counters)
+	}
+}
+
+func (l *long) String() string {
+	return fmt.Sprintf("%d %s said and %d heard in %v", l.said, l.what, l.heard, time.Since(l.began).Round(time.Millisecond))
+}
+
+// orDefault is how much a run of `make test` has time for, unless a flag says.
+func orDefault(flag int64) uint64 {
+	if flag != 0 {
+		return uint64(flag)
+	}
+	return 60_000
+}
+
 // TestLong has engines hear a given number of packets: nothing panics, no byte beside a region changes, nothing malformed is sent, nothing goes on
 // without an end, nothing is left at the end, and memory stays flat.
 func TestLong(t *testing.T) {
-	total := *packets
-	if total == 0 {
-		total = 60_000
-	}
-	began, base := time.Now(), uint64(0)
-	var said, heard, posted, done, lives uint64
+	l := long{what: "packets", tell: *packets > 0, began: time.Now()}
+	var posted, done, lives uint64
 	var kinds [numKinds]uint64
-	for n := *seed; said < uint64(total); n++ {
+	for n := *seed; l.said < orDefault(*packets); n++ {
 		r, err := NewEngineRun(FromSeed(n))
 		require.NoError(t, err)
 		for r.Said < *life {
@@ -41,19 +75,10 @@ func TestLong(t *testing.T) {
 		for k := range kinds {
 			kinds[k] += r.Speaker.Kinds[k]
 		}
-		said, heard, posted, done, lives = said+r.Said, heard+r.Heard, posted+r.Posted, done+r.Done, lives+r.Lives
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		if base == 0 {
-			base = m.HeapAlloc
-		}
-		require.Less(t, m.HeapAlloc, 2*base+16<<20, "seed %d: the heap grows", n)
-		if *packets > 0 {
-			t.Logf("seed %d: %.1f M packets, %.0f/s, heap %d KiB; counters %+v", n, float64(said)/1e6, float64(said)/time.Since(began).Seconds(), m.HeapAlloc>>10, c)
-		}
+		posted, done, lives = posted+r.Posted, done+r.Done, lives+r.Lives
+		l.lived(t, n, r.Said, r.Heard, c)
 	}
-	t.Logf("%d packets said and %d heard in %v; %d work requests, %d completions, %d connections", said, heard, time.Since(began).Round(time.Millisecond), posted, done, lives)
+	t.Logf("%v; %d work requests, %d completions, %d connections", &l, posted, done, lives)
 	for k, n := range kinds {
 		t.Logf("%12d %v", n, Kind(k))
 	}
@@ -62,13 +87,9 @@ func TestLong(t *testing.T) {
 // TestLongCM has communication managers hear a given number of messages: nothing panics, nothing malformed is sent, or to anybody that had not
 // asked; no event comes twice, out of turn or by somebody else's message; no bound is exceeded, nothing is left at the end, and memory stays flat.
 func TestLongCM(t *testing.T) {
-	total := *messages
-	if total == 0 {
-		total = 60_000
-	}
-	began, base := time.Now(), uint64(0)
-	var said, heard, requests, established, ended uint64
-	for n := *seed; said < uint64(total); n++ {
+	l := long{what: "messages", tell: *messages > 0, began: time.Now()}
+	var requests, established, ended uint64
+	for n := *seed; l.said < orDefault(*messages); n++ {
 		r, err := NewManagerRun(FromSeed(n))
 		require.NoError(t, err)
 		for r.Said < *life {
@@ -83,19 +104,10 @@ func TestLongCM(t *testing.T) {
 			got += x
 		}
 		require.Equal(t, r.Said, got, "seed %d", n)
-		said, heard, requests, established, ended = said+r.Said, heard+r.Heard, requests+r.Requests, established+r.Established, ended+r.Ended
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		if base == 0 {
-			base = m.HeapAlloc
-		}
-		require.Less(t, m.HeapAlloc, 2*base+16<<20, "seed %d: the heap grows", n)
-		if *messages > 0 {
-			t.Logf("seed %d: %.1f M messages, %.0f/s, heap %d KiB; counters %+v", n, float64(said)/1e6, float64(said)/time.Since(began).Seconds(), m.HeapAlloc>>10, s)
-		}
+		requests, established, ended = requests+r.Requests, established+r.Established, ended+r.Ended
+		l.lived(t, n, r.Said, r.Heard, s)
 	}
-	t.Logf("%d messages said and %d heard in %v; %d requests taken, %d connections established, %d ended", said, heard, time.Since(began).Round(time.Millisecond), requests, established, ended)
+	t.Logf("%v; %d requests taken, %d connections established, %d ended", &l, requests, established, ended)
 	require.NotZero(t, established)
 }
 
