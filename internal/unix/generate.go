@@ -192,9 +192,16 @@ func (g *generator) typ(name string, o *types.TypeName) {
 	switch u := named.Underlying().(type) {
 	case *types.Struct:
 		fmt.Fprintf(w, "\t%s struct {\n", name)
-		for f := range u.Fields() {
-			if f.Exported() {
-				fmt.Fprintf(w, "\t\t%s %s\n", f.Name(), g.str(f.Type()))
+		before := ""
+		for f := range u.Fields() { // those of one type in a line
+			switch t := g.str(f.Type()); {
+			case !f.Exported():
+			case t == before:
+				w.Truncate(w.Len() - len(t) - 2)
+				fmt.Fprintf(w, ", %s %s\n", f.Name(), t)
+			default:
+				fmt.Fprintf(w, "\t\t%s %s\n", f.Name(), t)
+				before = t
 			}
 		}
 		fmt.Fprintln(w, "\t}")
@@ -210,7 +217,7 @@ func (g *generator) typ(name string, o *types.TypeName) {
 			if _, ptr := m.Signature().Recv().Type().(*types.Pointer); ptr {
 				recv = "*" + name
 			}
-			fmt.Fprintf(&g.other.funcs, "func (%s) %s\n\n", recv, g.stub(m.Name(), m.Signature()))
+			fmt.Fprintf(&g.other.funcs, "func (%s) %s\n", recv, g.stub(m.Name(), m.Signature()))
 		}
 	}
 }
@@ -284,12 +291,12 @@ func (g *generator) function(from, name string, s *types.Signature) {
 		// only where the system's function is called.
 		fmt.Fprintln(&g.linux.funcs, "//go:uintptrescapes")
 	}
-	fmt.Fprintf(&g.linux.funcs, "func %s(%s) (%s) { %s%s.%s(%s) }\n\n", name, g.params(s, true), strings.Join(results, ", "), ret, from, name, strings.Join(args, ", "))
+	fmt.Fprintf(&g.linux.funcs, "func %s(%s) (%s) { %s%s.%s(%s) }\n", name, g.params(s, true), strings.Join(results, ", "), ret, from, name, strings.Join(args, ", "))
 	switch name {
 	case "ByteSliceToString", "Getpid":
 		return // see other.go
 	}
-	fmt.Fprintf(&g.other.funcs, "func %s\n\n", g.stub(name, s))
+	fmt.Fprintf(&g.other.funcs, "func %s\n", g.stub(name, s))
 }
 
 func (g *generator) write(file, tag, imports string, p *part) {

@@ -464,168 +464,102 @@ type (
 	NetlinkRouteAttr     = syscall.NetlinkRouteAttr
 	Cmsghdr              = linux.Cmsghdr
 	SocketControlMessage = linux.SocketControlMessage
+	RawSockaddrUnix      = linux.RawSockaddrUnix
+	RawSockaddrXDP       = linux.RawSockaddrXDP
 	NlMsghdr             = linux.NlMsghdr
 	RtAttr               = linux.RtAttr
 )
 
-func Bind(a0 int, a1 Sockaddr) error { return linux.Bind(a0, a1) }
-
-func ByteSliceToString(a0 []byte) string { return linux.ByteSliceToString(a0) }
-
-func Capset(a0 *CapUserHeader, a1 *CapUserData) error { return linux.Capset(a0, a1) }
-
-func Chmod(a0 string, a1 uint32) error { return linux.Chmod(a0, a1) }
-
-func ClockGettime(a0 int32, a1 *Timespec) error { return linux.ClockGettime(a0, a1) }
-
-func Close(a0 int) error { return linux.Close(a0) }
-
-func CmsgLen(a0 int) int { return linux.CmsgLen(a0) }
-
-func CmsgSpace(a0 int) int { return linux.CmsgSpace(a0) }
-
-func Connect(a0 int, a1 Sockaddr) error { return linux.Connect(a0, a1) }
-
-func Dup(a0 int) (int, error) { return linux.Dup(a0) }
-
-func Dup3(a0 int, a1 int, a2 int) error { return linux.Dup3(a0, a1, a2) }
-
-func EpollCreate1(a0 int) (int, error) { return linux.EpollCreate1(a0) }
-
-func EpollCtl(a0 int, a1 int, a2 int, a3 *EpollEvent) error { return linux.EpollCtl(a0, a1, a2, a3) }
-
+func Bind(a0 int, a1 Sockaddr) error                         { return linux.Bind(a0, a1) }
+func ByteSliceToString(a0 []byte) string                     { return linux.ByteSliceToString(a0) }
+func Capset(a0 *CapUserHeader, a1 *CapUserData) error        { return linux.Capset(a0, a1) }
+func Chmod(a0 string, a1 uint32) error                       { return linux.Chmod(a0, a1) }
+func ClockGettime(a0 int32, a1 *Timespec) error              { return linux.ClockGettime(a0, a1) }
+func Close(a0 int) error                                     { return linux.Close(a0) }
+func CmsgLen(a0 int) int                                     { return linux.CmsgLen(a0) }
+func CmsgSpace(a0 int) int                                   { return linux.CmsgSpace(a0) }
+func Connect(a0 int, a1 Sockaddr) error                      { return linux.Connect(a0, a1) }
+func Dup(a0 int) (int, error)                                { return linux.Dup(a0) }
+func Dup3(a0 int, a1 int, a2 int) error                      { return linux.Dup3(a0, a1, a2) }
+func EpollCreate1(a0 int) (int, error)                       { return linux.EpollCreate1(a0) }
+func EpollCtl(a0 int, a1 int, a2 int, a3 *EpollEvent) error  { return linux.EpollCtl(a0, a1, a2, a3) }
 func EpollWait(a0 int, a1 []EpollEvent, a2 int) (int, error) { return linux.EpollWait(a0, a1, a2) }
-
-func Eventfd(a0 uint, a1 int) (int, error) { return linux.Eventfd(a0, a1) }
-
-func Exec(a0 string, a1 []string, a2 []string) error { return linux.Exec(a0, a1, a2) }
-
-func FcntlFlock(a0 uintptr, a1 int, a2 *Flock_t) error { return linux.FcntlFlock(a0, a1, a2) }
-
-func FcntlInt(a0 uintptr, a1 int, a2 int) (int, error) { return linux.FcntlInt(a0, a1, a2) }
-
-func Fgetxattr(a0 int, a1 string, a2 []byte) (int, error) { return linux.Fgetxattr(a0, a1, a2) }
-
-func FinitModule(a0 int, a1 string, a2 int) error { return linux.FinitModule(a0, a1, a2) }
-
-func Flock(a0 int, a1 int) error { return linux.Flock(a0, a1) }
-
-func Fstat(a0 int, a1 *Stat_t) error { return linux.Fstat(a0, a1) }
-
-func Ftruncate(a0 int, a1 int64) error { return linux.Ftruncate(a0, a1) }
-
-func Getpid() int { return linux.Getpid() }
-
-func Getpriority(a0 int, a1 int) (int, error) { return linux.Getpriority(a0, a1) }
-
-func Getrlimit(a0 int, a1 *Rlimit) error { return linux.Getrlimit(a0, a1) }
-
-func Getrusage(a0 int, a1 *Rusage) error { return linux.Getrusage(a0, a1) }
-
-func Getsockname(a0 int) (Sockaddr, error) { return linux.Getsockname(a0) }
-
-func GetsockoptInt(a0 int, a1 int, a2 int) (int, error) { return linux.GetsockoptInt(a0, a1, a2) }
-
+func Eventfd(a0 uint, a1 int) (int, error)                   { return linux.Eventfd(a0, a1) }
+func Exec(a0 string, a1 []string, a2 []string) error         { return linux.Exec(a0, a1, a2) }
+func FcntlFlock(a0 uintptr, a1 int, a2 *Flock_t) error       { return linux.FcntlFlock(a0, a1, a2) }
+func FcntlInt(a0 uintptr, a1 int, a2 int) (int, error)       { return linux.FcntlInt(a0, a1, a2) }
+func Fgetxattr(a0 int, a1 string, a2 []byte) (int, error)    { return linux.Fgetxattr(a0, a1, a2) }
+func FinitModule(a0 int, a1 string, a2 int) error            { return linux.FinitModule(a0, a1, a2) }
+func Flock(a0 int, a1 int) error                             { return linux.Flock(a0, a1) }
+func Fstat(a0 int, a1 *Stat_t) error                         { return linux.Fstat(a0, a1) }
+func Ftruncate(a0 int, a1 int64) error                       { return linux.Ftruncate(a0, a1) }
+func Getpid() int                                            { return linux.Getpid() }
+func Getpriority(a0 int, a1 int) (int, error)                { return linux.Getpriority(a0, a1) }
+func Getrlimit(a0 int, a1 *Rlimit) error                     { return linux.Getrlimit(a0, a1) }
+func Getrusage(a0 int, a1 *Rusage) error                     { return linux.Getrusage(a0, a1) }
+func Getsockname(a0 int) (Sockaddr, error)                   { return linux.Getsockname(a0) }
+func GetsockoptInt(a0 int, a1 int, a2 int) (int, error)      { return linux.GetsockoptInt(a0, a1, a2) }
 func GetsockoptTpacketStats(a0 int, a1 int, a2 int) (*TpacketStats, error) {
 	return linux.GetsockoptTpacketStats(a0, a1, a2)
 }
-
 func GetsockoptTpacketStatsV3(a0 int, a1 int, a2 int) (*TpacketStatsV3, error) {
 	return linux.GetsockoptTpacketStatsV3(a0, a1, a2)
 }
-
 func GetsockoptUcred(a0 int, a1 int, a2 int) (*Ucred, error) {
 	return linux.GetsockoptUcred(a0, a1, a2)
 }
-
-func Gettid() int { return linux.Gettid() }
-
-func IoctlGetInt(a0 int, a1 uint) (int, error) { return linux.IoctlGetInt(a0, a1) }
-
+func Gettid() int                                       { return linux.Gettid() }
+func IoctlGetInt(a0 int, a1 uint) (int, error)          { return linux.IoctlGetInt(a0, a1) }
 func IoctlGetTermios(a0 int, a1 uint) (*Termios, error) { return linux.IoctlGetTermios(a0, a1) }
-
 func IoctlGetWinsize(a0 int, a1 uint) (*Winsize, error) { return linux.IoctlGetWinsize(a0, a1) }
-
-func IoctlIfreq(a0 int, a1 uint, a2 *Ifreq) error { return linux.IoctlIfreq(a0, a1, a2) }
-
-func IoctlSetPointerInt(a0 int, a1 uint, a2 int) error { return linux.IoctlSetPointerInt(a0, a1, a2) }
-
-func Kill(a0 int, a1 Signal) error { return linux.Kill(a0, a1) }
-
+func IoctlIfreq(a0 int, a1 uint, a2 *Ifreq) error       { return linux.IoctlIfreq(a0, a1, a2) }
+func IoctlSetPointerInt(a0 int, a1 uint, a2 int) error  { return linux.IoctlSetPointerInt(a0, a1, a2) }
+func Kill(a0 int, a1 Signal) error                      { return linux.Kill(a0, a1) }
 func Linkat(a0 int, a1 string, a2 int, a3 string, a4 int) error {
 	return linux.Linkat(a0, a1, a2, a3, a4)
 }
-
-func Listen(a0 int, a1 int) error { return linux.Listen(a0, a1) }
-
-func Lstat(a0 string, a1 *Stat_t) error { return linux.Lstat(a0, a1) }
-
-func Madvise(a0 []byte, a1 int) error { return linux.Madvise(a0, a1) }
-
+func Listen(a0 int, a1 int) error                { return linux.Listen(a0, a1) }
+func Lstat(a0 string, a1 *Stat_t) error          { return linux.Lstat(a0, a1) }
+func Madvise(a0 []byte, a1 int) error            { return linux.Madvise(a0, a1) }
 func MemfdCreate(a0 string, a1 int) (int, error) { return linux.MemfdCreate(a0, a1) }
-
-func Mkfifo(a0 string, a1 uint32) error { return linux.Mkfifo(a0, a1) }
-
+func Mkfifo(a0 string, a1 uint32) error          { return linux.Mkfifo(a0, a1) }
 func Mmap(a0 int, a1 int64, a2 int, a3 int, a4 int) ([]byte, error) {
 	return linux.Mmap(a0, a1, a2, a3, a4)
 }
-
 func Mount(a0 string, a1 string, a2 string, a3 uintptr, a4 string) error {
 	return linux.Mount(a0, a1, a2, a3, a4)
 }
-
-func Mprotect(a0 []byte, a1 int) error { return linux.Mprotect(a0, a1) }
-
-func Munmap(a0 []byte) error { return linux.Munmap(a0) }
-
-func Nanosleep(a0 *Timespec, a1 *Timespec) error { return linux.Nanosleep(a0, a1) }
-
-func NetlinkRIB(a0 int, a1 int) ([]byte, error) { return syscall.NetlinkRIB(a0, a1) }
-
-func NewIfreq(a0 string) (*Ifreq, error) { return linux.NewIfreq(a0) }
-
-func NsecToTimespec(a0 int64) Timespec { return linux.NsecToTimespec(a0) }
-
-func Open(a0 string, a1 int, a2 uint32) (int, error) { return linux.Open(a0, a1, a2) }
-
+func Mprotect(a0 []byte, a1 int) error                        { return linux.Mprotect(a0, a1) }
+func Munmap(a0 []byte) error                                  { return linux.Munmap(a0) }
+func Nanosleep(a0 *Timespec, a1 *Timespec) error              { return linux.Nanosleep(a0, a1) }
+func NetlinkRIB(a0 int, a1 int) ([]byte, error)               { return syscall.NetlinkRIB(a0, a1) }
+func NewIfreq(a0 string) (*Ifreq, error)                      { return linux.NewIfreq(a0) }
+func NsecToTimespec(a0 int64) Timespec                        { return linux.NsecToTimespec(a0) }
+func Open(a0 string, a1 int, a2 uint32) (int, error)          { return linux.Open(a0, a1, a2) }
 func ParseNetlinkMessage(a0 []byte) ([]NetlinkMessage, error) { return syscall.ParseNetlinkMessage(a0) }
-
 func ParseNetlinkRouteAttr(a0 *NetlinkMessage) ([]NetlinkRouteAttr, error) {
 	return syscall.ParseNetlinkRouteAttr(a0)
 }
-
 func ParseOneSocketControlMessage(a0 []byte) (Cmsghdr, []byte, []byte, error) {
 	return linux.ParseOneSocketControlMessage(a0)
 }
-
 func ParseSocketControlMessage(a0 []byte) ([]SocketControlMessage, error) {
 	return linux.ParseSocketControlMessage(a0)
 }
-
 func ParseUnixRights(a0 *SocketControlMessage) ([]int, error) { return linux.ParseUnixRights(a0) }
-
 func PerfEventOpen(a0 *PerfEventAttr, a1 int, a2 int, a3 int, a4 int) (int, error) {
 	return linux.PerfEventOpen(a0, a1, a2, a3, a4)
 }
-
-func PidfdGetfd(a0 int, a1 int, a2 int) (int, error) { return linux.PidfdGetfd(a0, a1, a2) }
-
-func PidfdOpen(a0 int, a1 int) (int, error) { return linux.PidfdOpen(a0, a1) }
-
-func PktInfo4(a0 *Inet4Pktinfo) []byte { return linux.PktInfo4(a0) }
-
-func PktInfo6(a0 *Inet6Pktinfo) []byte { return linux.PktInfo6(a0) }
-
-func Poll(a0 []PollFd, a1 int) (int, error) { return linux.Poll(a0, a1) }
-
+func PidfdGetfd(a0 int, a1 int, a2 int) (int, error)             { return linux.PidfdGetfd(a0, a1, a2) }
+func PidfdOpen(a0 int, a1 int) (int, error)                      { return linux.PidfdOpen(a0, a1) }
+func PktInfo4(a0 *Inet4Pktinfo) []byte                           { return linux.PktInfo4(a0) }
+func PktInfo6(a0 *Inet6Pktinfo) []byte                           { return linux.PktInfo6(a0) }
+func Poll(a0 []PollFd, a1 int) (int, error)                      { return linux.Poll(a0, a1) }
 func Ppoll(a0 []PollFd, a1 *Timespec, a2 *Sigset_t) (int, error) { return linux.Ppoll(a0, a1, a2) }
-
 func Prctl(a0 int, a1 uintptr, a2 uintptr, a3 uintptr, a4 uintptr) error {
 	return linux.Prctl(a0, a1, a2, a3, a4)
 }
-
-func Pread(a0 int, a1 []byte, a2 int64) (int, error) { return linux.Pread(a0, a1, a2) }
-
+func Pread(a0 int, a1 []byte, a2 int64) (int, error)  { return linux.Pread(a0, a1, a2) }
 func Pwrite(a0 int, a1 []byte, a2 int64) (int, error) { return linux.Pwrite(a0, a1, a2) }
 
 //go:uintptrescapes
@@ -637,90 +571,60 @@ func RawSyscall(a0 uintptr, a1 uintptr, a2 uintptr, a3 uintptr) (uintptr, uintpt
 func RawSyscall6(a0 uintptr, a1 uintptr, a2 uintptr, a3 uintptr, a4 uintptr, a5 uintptr, a6 uintptr) (uintptr, uintptr, Errno) {
 	return linux.RawSyscall6(a0, a1, a2, a3, a4, a5, a6)
 }
-
-func Read(a0 int, a1 []byte) (int, error) { return linux.Read(a0, a1) }
-
-func Reboot(a0 int) error { return linux.Reboot(a0) }
-
+func Read(a0 int, a1 []byte) (int, error)                       { return linux.Read(a0, a1) }
+func Reboot(a0 int) error                                       { return linux.Reboot(a0) }
 func Recvfrom(a0 int, a1 []byte, a2 int) (int, Sockaddr, error) { return linux.Recvfrom(a0, a1, a2) }
-
 func Recvmsg(a0 int, a1 []byte, a2 []byte, a3 int) (int, int, int, Sockaddr, error) {
 	return linux.Recvmsg(a0, a1, a2, a3)
 }
-
-func SchedGetaffinity(a0 int, a1 *CPUSet) error { return linux.SchedGetaffinity(a0, a1) }
-
+func SchedGetaffinity(a0 int, a1 *CPUSet) error         { return linux.SchedGetaffinity(a0, a1) }
 func SchedSetAttr(a0 int, a1 *SchedAttr, a2 uint) error { return linux.SchedSetAttr(a0, a1, a2) }
-
-func SchedSetaffinity(a0 int, a1 *CPUSet) error { return linux.SchedSetaffinity(a0, a1) }
-
-func Send(a0 int, a1 []byte, a2 int) error { return linux.Send(a0, a1, a2) }
-
+func SchedSetaffinity(a0 int, a1 *CPUSet) error         { return linux.SchedSetaffinity(a0, a1) }
+func Send(a0 int, a1 []byte, a2 int) error              { return linux.Send(a0, a1, a2) }
 func Sendmsg(a0 int, a1 []byte, a2 []byte, a3 Sockaddr, a4 int) error {
 	return linux.Sendmsg(a0, a1, a2, a3, a4)
 }
-
 func SendmsgN(a0 int, a1 []byte, a2 []byte, a3 Sockaddr, a4 int) (int, error) {
 	return linux.SendmsgN(a0, a1, a2, a3, a4)
 }
-
 func Sendto(a0 int, a1 []byte, a2 int, a3 Sockaddr) error { return linux.Sendto(a0, a1, a2, a3) }
-
-func SetNonblock(a0 int, a1 bool) error { return linux.SetNonblock(a0, a1) }
-
-func Sethostname(a0 []byte) error { return linux.Sethostname(a0) }
-
-func Setns(a0 int, a1 int) error { return linux.Setns(a0, a1) }
-
-func Setpriority(a0 int, a1 int, a2 int) error { return linux.Setpriority(a0, a1, a2) }
-
-func Setrlimit(a0 int, a1 *Rlimit) error { return linux.Setrlimit(a0, a1) }
-
+func SetNonblock(a0 int, a1 bool) error                   { return linux.SetNonblock(a0, a1) }
+func Sethostname(a0 []byte) error                         { return linux.Sethostname(a0) }
+func Setns(a0 int, a1 int) error                          { return linux.Setns(a0, a1) }
+func Setpriority(a0 int, a1 int, a2 int) error            { return linux.Setpriority(a0, a1, a2) }
+func Setrlimit(a0 int, a1 *Rlimit) error                  { return linux.Setrlimit(a0, a1) }
 func SetsockoptICMPv6Filter(a0 int, a1 int, a2 int, a3 *ICMPv6Filter) error {
 	return linux.SetsockoptICMPv6Filter(a0, a1, a2, a3)
 }
-
 func SetsockoptIPMreqn(a0 int, a1 int, a2 int, a3 *IPMreqn) error {
 	return linux.SetsockoptIPMreqn(a0, a1, a2, a3)
 }
-
 func SetsockoptIPv6Mreq(a0 int, a1 int, a2 int, a3 *IPv6Mreq) error {
 	return linux.SetsockoptIPv6Mreq(a0, a1, a2, a3)
 }
-
 func SetsockoptInt(a0 int, a1 int, a2 int, a3 int) error { return linux.SetsockoptInt(a0, a1, a2, a3) }
-
 func SetsockoptPacketMreq(a0 int, a1 int, a2 int, a3 *PacketMreq) error {
 	return linux.SetsockoptPacketMreq(a0, a1, a2, a3)
 }
-
 func SetsockoptSockFprog(a0 int, a1 int, a2 int, a3 *SockFprog) error {
 	return linux.SetsockoptSockFprog(a0, a1, a2, a3)
 }
-
 func SetsockoptString(a0 int, a1 int, a2 int, a3 string) error {
 	return linux.SetsockoptString(a0, a1, a2, a3)
 }
-
 func SetsockoptTimeval(a0 int, a1 int, a2 int, a3 *Timeval) error {
 	return linux.SetsockoptTimeval(a0, a1, a2, a3)
 }
-
 func SetsockoptTpacketReq(a0 int, a1 int, a2 int, a3 *TpacketReq) error {
 	return linux.SetsockoptTpacketReq(a0, a1, a2, a3)
 }
-
 func SetsockoptTpacketReq3(a0 int, a1 int, a2 int, a3 *TpacketReq3) error {
 	return linux.SetsockoptTpacketReq3(a0, a1, a2, a3)
 }
-
-func Socket(a0 int, a1 int, a2 int) (int, error) { return linux.Socket(a0, a1, a2) }
-
+func Socket(a0 int, a1 int, a2 int) (int, error)        { return linux.Socket(a0, a1, a2) }
 func Socketpair(a0 int, a1 int, a2 int) ([2]int, error) { return linux.Socketpair(a0, a1, a2) }
-
-func Stat(a0 string, a1 *Stat_t) error { return linux.Stat(a0, a1) }
-
-func Sync() { linux.Sync() }
+func Stat(a0 string, a1 *Stat_t) error                  { return linux.Stat(a0, a1) }
+func Sync()                                             { linux.Sync() }
 
 //go:uintptrescapes
 func Syscall(a0 uintptr, a1 uintptr, a2 uintptr, a3 uintptr) (uintptr, uintptr, Errno) {
@@ -731,21 +635,13 @@ func Syscall(a0 uintptr, a1 uintptr, a2 uintptr, a3 uintptr) (uintptr, uintptr, 
 func Syscall6(a0 uintptr, a1 uintptr, a2 uintptr, a3 uintptr, a4 uintptr, a5 uintptr, a6 uintptr) (uintptr, uintptr, Errno) {
 	return linux.Syscall6(a0, a1, a2, a3, a4, a5, a6)
 }
-
 func TimerfdCreate(a0 int, a1 int) (int, error) { return linux.TimerfdCreate(a0, a1) }
-
 func TimerfdSettime(a0 int, a1 int, a2 *ItimerSpec, a3 *ItimerSpec) error {
 	return linux.TimerfdSettime(a0, a1, a2, a3)
 }
-
-func Umask(a0 int) int { return linux.Umask(a0) }
-
-func Uname(a0 *Utsname) error { return linux.Uname(a0) }
-
-func UnixRights(a0 ...int) []byte { return linux.UnixRights(a0...) }
-
-func Unlink(a0 string) error { return linux.Unlink(a0) }
-
-func Unshare(a0 int) error { return linux.Unshare(a0) }
-
+func Umask(a0 int) int                     { return linux.Umask(a0) }
+func Uname(a0 *Utsname) error              { return linux.Uname(a0) }
+func UnixRights(a0 ...int) []byte          { return linux.UnixRights(a0...) }
+func Unlink(a0 string) error               { return linux.Unlink(a0) }
+func Unshare(a0 int) error                 { return linux.Unshare(a0) }
 func Write(a0 int, a1 []byte) (int, error) { return linux.Write(a0, a1) }

@@ -408,48 +408,40 @@ const (
 type (
 	CPUSet      [16]uint64
 	CapUserData struct {
-		Effective   uint32
-		Permitted   uint32
-		Inheritable uint32
+		Effective, Permitted, Inheritable uint32
 	}
 	CapUserHeader struct {
 		Version uint32
 		Pid     int32
 	}
 	Credential struct {
-		Uid         uint32
-		Gid         uint32
+		Uid, Gid    uint32
 		Groups      []uint32
 		NoSetGroups bool
 	}
 	EpollEvent struct {
-		Events uint32
-		Fd     int32
-		Pad    int32
+		Events  uint32
+		Fd, Pad int32
 	}
 	Flock_t struct {
-		Type   int16
-		Whence int16
-		Start  int64
-		Len    int64
-		Pid    int32
+		Type, Whence int16
+		Start, Len   int64
+		Pid          int32
 	}
 	ICMPv6Filter struct {
 		Data [8]uint32
 	}
 	IPMreqn struct {
-		Multiaddr [4]byte
-		Address   [4]byte
-		Ifindex   int32
+		Multiaddr, Address [4]byte
+		Ifindex            int32
 	}
 	IPv6Mreq struct {
 		Multiaddr [16]byte
 		Interface uint32
 	}
 	Inet4Pktinfo struct {
-		Ifindex  int32
-		Spec_dst [4]byte
-		Addr     [4]byte
+		Ifindex        int32
+		Spec_dst, Addr [4]byte
 	}
 	Inet6Pktinfo struct {
 		Addr    [16]byte
@@ -460,8 +452,7 @@ type (
 		Len  uint64
 	}
 	ItimerSpec struct {
-		Interval Timespec
-		Value    Timespec
+		Interval, Value Timespec
 	}
 	Msghdr struct {
 		Name       *byte
@@ -473,102 +464,67 @@ type (
 		Flags      int32
 	}
 	PacketMreq struct {
-		Ifindex int32
-		Type    uint16
-		Alen    uint16
-		Address [8]uint8
+		Ifindex    int32
+		Type, Alen uint16
+		Address    [8]uint8
 	}
 	PerfEventAttr struct {
-		Type               uint32
-		Size               uint32
-		Config             uint64
-		Sample             uint64
-		Sample_type        uint64
-		Read_format        uint64
-		Bits               uint64
-		Wakeup             uint32
-		Bp_type            uint32
-		Ext1               uint64
-		Ext2               uint64
-		Branch_sample_type uint64
-		Sample_regs_user   uint64
-		Sample_stack_user  uint32
-		Clockid            int32
-		Sample_regs_intr   uint64
-		Aux_watermark      uint32
-		Sample_max_stack   uint16
-		Aux_sample_size    uint32
-		Sig_data           uint64
+		Type, Size                                       uint32
+		Config, Sample, Sample_type, Read_format, Bits   uint64
+		Wakeup, Bp_type                                  uint32
+		Ext1, Ext2, Branch_sample_type, Sample_regs_user uint64
+		Sample_stack_user                                uint32
+		Clockid                                          int32
+		Sample_regs_intr                                 uint64
+		Aux_watermark                                    uint32
+		Sample_max_stack                                 uint16
+		Aux_sample_size                                  uint32
+		Sig_data                                         uint64
 	}
 	PollFd struct {
-		Fd      int32
-		Events  int16
-		Revents int16
+		Fd              int32
+		Events, Revents int16
 	}
 	RawSockaddrInet4 struct {
-		Family uint16
-		Port   uint16
-		Addr   [4]byte
-		Zero   [8]uint8
+		Family, Port uint16
+		Addr         [4]byte
+		Zero         [8]uint8
 	}
 	RawSockaddrInet6 struct {
-		Family   uint16
-		Port     uint16
-		Flowinfo uint32
-		Addr     [16]byte
-		Scope_id uint32
+		Family, Port uint16
+		Flowinfo     uint32
+		Addr         [16]byte
+		Scope_id     uint32
 	}
 	RawSockaddrLinklayer struct {
-		Family   uint16
-		Protocol uint16
-		Ifindex  int32
-		Hatype   uint16
-		Pkttype  uint8
-		Halen    uint8
-		Addr     [8]uint8
+		Family, Protocol uint16
+		Ifindex          int32
+		Hatype           uint16
+		Pkttype, Halen   uint8
+		Addr             [8]uint8
 	}
 	Rlimit struct {
-		Cur uint64
-		Max uint64
+		Cur, Max uint64
 	}
 	Rusage struct {
-		Utime    Timeval
-		Stime    Timeval
-		Maxrss   int64
-		Ixrss    int64
-		Idrss    int64
-		Isrss    int64
-		Minflt   int64
-		Majflt   int64
-		Nswap    int64
-		Inblock  int64
-		Oublock  int64
-		Msgsnd   int64
-		Msgrcv   int64
-		Nsignals int64
-		Nvcsw    int64
-		Nivcsw   int64
+		Utime, Stime                                                                                                  Timeval
+		Maxrss, Ixrss, Idrss, Isrss, Minflt, Majflt, Nswap, Inblock, Oublock, Msgsnd, Msgrcv, Nsignals, Nvcsw, Nivcsw int64
 	}
 	SchedAttr struct {
-		Size     uint32
-		Policy   uint32
-		Flags    uint64
-		Nice     int32
-		Priority uint32
-		Runtime  uint64
-		Deadline uint64
-		Period   uint64
-		Util_min uint32
-		Util_max uint32
+		Size, Policy              uint32
+		Flags                     uint64
+		Nice                      int32
+		Priority                  uint32
+		Runtime, Deadline, Period uint64
+		Util_min, Util_max        uint32
 	}
 	Sigset_t struct {
 		Val [16]uint64
 	}
 	SockFilter struct {
-		Code uint16
-		Jt   uint8
-		Jf   uint8
-		K    uint32
+		Code   uint16
+		Jt, Jf uint8
+		K      uint32
 	}
 	SockFprog struct {
 		Len    uint16
@@ -585,168 +541,101 @@ type (
 		Addr   [16]byte
 	}
 	SockaddrLinklayer struct {
-		Protocol uint16
-		Ifindex  int
-		Hatype   uint16
-		Pkttype  uint8
-		Halen    uint8
-		Addr     [8]byte
+		Protocol       uint16
+		Ifindex        int
+		Hatype         uint16
+		Pkttype, Halen uint8
+		Addr           [8]byte
 	}
 	SockaddrUnix struct {
 		Name string
 	}
 	SockaddrXDP struct {
-		Flags        uint16
-		Ifindex      uint32
-		QueueID      uint32
-		SharedUmemFD uint32
+		Flags                          uint16
+		Ifindex, QueueID, SharedUmemFD uint32
 	}
 	Stat_t struct {
-		Dev     uint64
-		Ino     uint64
-		Nlink   uint64
-		Mode    uint32
-		Uid     uint32
-		Gid     uint32
-		Rdev    uint64
-		Size    int64
-		Blksize int64
-		Blocks  int64
-		Atim    Timespec
-		Mtim    Timespec
-		Ctim    Timespec
+		Dev, Ino, Nlink       uint64
+		Mode, Uid, Gid        uint32
+		Rdev                  uint64
+		Size, Blksize, Blocks int64
+		Atim, Mtim, Ctim      Timespec
 	}
 	SysProcAttr struct {
-		Chroot                     string
-		Credential                 *Credential
-		Ptrace                     bool
-		Setsid                     bool
-		Setpgid                    bool
-		Setctty                    bool
-		Noctty                     bool
-		Ctty                       int
-		Foreground                 bool
-		Pgid                       int
-		Pdeathsig                  Signal
-		Cloneflags                 uintptr
-		Unshareflags               uintptr
-		UidMappings                []SysProcIDMap
-		GidMappings                []SysProcIDMap
-		GidMappingsEnableSetgroups bool
-		AmbientCaps                []uintptr
-		UseCgroupFD                bool
-		CgroupFD                   int
-		PidFD                      *int
+		Chroot                                   string
+		Credential                               *Credential
+		Ptrace, Setsid, Setpgid, Setctty, Noctty bool
+		Ctty                                     int
+		Foreground                               bool
+		Pgid                                     int
+		Pdeathsig                                Signal
+		Cloneflags, Unshareflags                 uintptr
+		UidMappings, GidMappings                 []SysProcIDMap
+		GidMappingsEnableSetgroups               bool
+		AmbientCaps                              []uintptr
+		UseCgroupFD                              bool
+		CgroupFD                                 int
+		PidFD                                    *int
 	}
 	SysProcIDMap struct {
-		ContainerID int
-		HostID      int
-		Size        int
+		ContainerID, HostID, Size int
 	}
 	Timespec struct {
-		Sec  int64
-		Nsec int64
+		Sec, Nsec int64
 	}
 	Timeval struct {
-		Sec  int64
-		Usec int64
+		Sec, Usec int64
 	}
 	Tpacket2Hdr struct {
-		Status    uint32
-		Len       uint32
-		Snaplen   uint32
-		Mac       uint16
-		Net       uint16
-		Sec       uint32
-		Nsec      uint32
-		Vlan_tci  uint16
-		Vlan_tpid uint16
+		Status, Len, Snaplen uint32
+		Mac, Net             uint16
+		Sec, Nsec            uint32
+		Vlan_tci, Vlan_tpid  uint16
 	}
 	TpacketReq struct {
-		Block_size uint32
-		Block_nr   uint32
-		Frame_size uint32
-		Frame_nr   uint32
+		Block_size, Block_nr, Frame_size, Frame_nr uint32
 	}
 	TpacketReq3 struct {
-		Block_size       uint32
-		Block_nr         uint32
-		Frame_size       uint32
-		Frame_nr         uint32
-		Retire_blk_tov   uint32
-		Sizeof_priv      uint32
-		Feature_req_word uint32
+		Block_size, Block_nr, Frame_size, Frame_nr, Retire_blk_tov, Sizeof_priv, Feature_req_word uint32
 	}
 	Ucred struct {
-		Pid int32
-		Uid uint32
-		Gid uint32
+		Pid      int32
+		Uid, Gid uint32
 	}
 	Utsname struct {
-		Sysname    [65]byte
-		Nodename   [65]byte
-		Release    [65]byte
-		Version    [65]byte
-		Machine    [65]byte
-		Domainname [65]byte
+		Sysname, Nodename, Release, Version, Machine, Domainname [65]byte
 	}
 	XDPDesc struct {
-		Addr    uint64
-		Len     uint32
-		Options uint32
+		Addr         uint64
+		Len, Options uint32
 	}
 	XDPMmapOffsets struct {
-		Rx XDPRingOffset
-		Tx XDPRingOffset
-		Fr XDPRingOffset
-		Cr XDPRingOffset
+		Rx, Tx, Fr, Cr XDPRingOffset
 	}
 	XDPRingOffset struct {
-		Producer uint64
-		Consumer uint64
-		Desc     uint64
-		Flags    uint64
+		Producer, Consumer, Desc, Flags uint64
 	}
 	XDPStatistics struct {
-		Rx_dropped               uint64
-		Rx_invalid_descs         uint64
-		Tx_invalid_descs         uint64
-		Rx_ring_full             uint64
-		Rx_fill_ring_empty_descs uint64
-		Tx_ring_empty_descs      uint64
+		Rx_dropped, Rx_invalid_descs, Tx_invalid_descs, Rx_ring_full, Rx_fill_ring_empty_descs, Tx_ring_empty_descs uint64
 	}
 	XDPUmemReg struct {
-		Addr            uint64
-		Len             uint64
-		Size            uint32
-		Headroom        uint32
-		Flags           uint32
-		Tx_metadata_len uint32
+		Addr, Len                              uint64
+		Size, Headroom, Flags, Tx_metadata_len uint32
 	}
 	TpacketStats struct {
-		Packets uint32
-		Drops   uint32
+		Packets, Drops uint32
 	}
 	TpacketStatsV3 struct {
-		Packets      uint32
-		Drops        uint32
-		Freeze_q_cnt uint32
+		Packets, Drops, Freeze_q_cnt uint32
 	}
 	Termios struct {
-		Iflag  uint32
-		Oflag  uint32
-		Cflag  uint32
-		Lflag  uint32
-		Line   uint8
-		Cc     [19]uint8
-		Ispeed uint32
-		Ospeed uint32
+		Iflag, Oflag, Cflag, Lflag uint32
+		Line                       uint8
+		Cc                         [19]uint8
+		Ispeed, Ospeed             uint32
 	}
 	Winsize struct {
-		Row    uint16
-		Col    uint16
-		Xpixel uint16
-		Ypixel uint16
+		Row, Col, Xpixel, Ypixel uint16
 	}
 	Ifreq struct {
 	}
@@ -759,291 +648,166 @@ type (
 		Value []byte
 	}
 	Cmsghdr struct {
-		Len   uint64
-		Level int32
-		Type  int32
+		Len         uint64
+		Level, Type int32
 	}
 	SocketControlMessage struct {
 		Header Cmsghdr
 		Data   []byte
 	}
+	RawSockaddrUnix struct {
+		Family uint16
+		Path   [108]int8
+	}
+	RawSockaddrXDP struct {
+		Family, Flags                     uint16
+		Ifindex, Queue_id, Shared_umem_fd uint32
+	}
 	NlMsghdr struct {
-		Len   uint32
-		Type  uint16
-		Flags uint16
-		Seq   uint32
-		Pid   uint32
+		Len         uint32
+		Type, Flags uint16
+		Seq, Pid    uint32
 	}
 	RtAttr struct {
-		Len  uint16
-		Type uint16
+		Len, Type uint16
 	}
 )
 
-func Bind(int, Sockaddr) error { return ErrLinux }
-
-func (*CPUSet) Zero() { return }
-
-func (*CPUSet) Fill() { return }
-
-func (*CPUSet) Set(int) { return }
-
-func (*CPUSet) Clear(int) { return }
-
-func (*CPUSet) IsSet(int) bool { return false }
-
-func (*CPUSet) Count() int { return 0 }
-
-func Capset(*CapUserHeader, *CapUserData) error { return ErrLinux }
-
-func Chmod(string, uint32) error { return ErrLinux }
-
-func ClockGettime(int32, *Timespec) error { return ErrLinux }
-
-func Close(int) error { return ErrLinux }
-
-func CmsgLen(int) int { return 0 }
-
-func CmsgSpace(int) int { return 0 }
-
-func Connect(int, Sockaddr) error { return ErrLinux }
-
-func Dup(int) (int, error) { return 0, ErrLinux }
-
-func Dup3(int, int, int) error { return ErrLinux }
-
-func EpollCreate1(int) (int, error) { return 0, ErrLinux }
-
-func EpollCtl(int, int, int, *EpollEvent) error { return ErrLinux }
-
-func EpollWait(int, []EpollEvent, int) (int, error) { return 0, ErrLinux }
-
-func Eventfd(uint, int) (int, error) { return 0, ErrLinux }
-
-func Exec(string, []string, []string) error { return ErrLinux }
-
-func FcntlFlock(uintptr, int, *Flock_t) error { return ErrLinux }
-
-func FcntlInt(uintptr, int, int) (int, error) { return 0, ErrLinux }
-
-func Fgetxattr(int, string, []byte) (int, error) { return 0, ErrLinux }
-
-func FinitModule(int, string, int) error { return ErrLinux }
-
-func Flock(int, int) error { return ErrLinux }
-
-func Fstat(int, *Stat_t) error { return ErrLinux }
-
-func Ftruncate(int, int64) error { return ErrLinux }
-
-func Getpriority(int, int) (int, error) { return 0, ErrLinux }
-
-func Getrlimit(int, *Rlimit) error { return ErrLinux }
-
-func Getrusage(int, *Rusage) error { return ErrLinux }
-
-func Getsockname(int) (Sockaddr, error) { return nil, ErrLinux }
-
-func GetsockoptInt(int, int, int) (int, error) { return 0, ErrLinux }
-
-func GetsockoptTpacketStats(int, int, int) (*TpacketStats, error) { return nil, ErrLinux }
-
-func GetsockoptTpacketStatsV3(int, int, int) (*TpacketStatsV3, error) { return nil, ErrLinux }
-
-func GetsockoptUcred(int, int, int) (*Ucred, error) { return nil, ErrLinux }
-
-func Gettid() int { return 0 }
-
-func IoctlGetInt(int, uint) (int, error) { return 0, ErrLinux }
-
-func IoctlGetTermios(int, uint) (*Termios, error) { return nil, ErrLinux }
-
-func IoctlGetWinsize(int, uint) (*Winsize, error) { return nil, ErrLinux }
-
-func IoctlIfreq(int, uint, *Ifreq) error { return ErrLinux }
-
-func IoctlSetPointerInt(int, uint, int) error { return ErrLinux }
-
-func (*Iovec) SetLen(int) { return }
-
-func Kill(int, Signal) error { return ErrLinux }
-
-func Linkat(int, string, int, string, int) error { return ErrLinux }
-
-func Listen(int, int) error { return ErrLinux }
-
-func Lstat(string, *Stat_t) error { return ErrLinux }
-
-func Madvise([]byte, int) error { return ErrLinux }
-
-func MemfdCreate(string, int) (int, error) { return 0, ErrLinux }
-
-func Mkfifo(string, uint32) error { return ErrLinux }
-
-func Mmap(int, int64, int, int, int) ([]byte, error) { return nil, ErrLinux }
-
-func Mount(string, string, string, uintptr, string) error { return ErrLinux }
-
-func Mprotect([]byte, int) error { return ErrLinux }
-
-func (*Msghdr) SetControllen(int) { return }
-
-func (*Msghdr) SetIovlen(int) { return }
-
-func Munmap([]byte) error { return ErrLinux }
-
-func Nanosleep(*Timespec, *Timespec) error { return ErrLinux }
-
-func NetlinkRIB(int, int) ([]byte, error) { return nil, ErrLinux }
-
-func NewIfreq(string) (*Ifreq, error) { return nil, ErrLinux }
-
-func NsecToTimespec(int64) Timespec { return Timespec{} }
-
-func Open(string, int, uint32) (int, error) { return -1, ErrLinux }
-
-func ParseNetlinkMessage([]byte) ([]NetlinkMessage, error) { return nil, ErrLinux }
-
+func Bind(int, Sockaddr) error                                          { return ErrLinux }
+func (*CPUSet) Zero()                                                   { return }
+func (*CPUSet) Fill()                                                   { return }
+func (*CPUSet) Set(int)                                                 { return }
+func (*CPUSet) Clear(int)                                               { return }
+func (*CPUSet) IsSet(int) bool                                          { return false }
+func (*CPUSet) Count() int                                              { return 0 }
+func Capset(*CapUserHeader, *CapUserData) error                         { return ErrLinux }
+func Chmod(string, uint32) error                                        { return ErrLinux }
+func ClockGettime(int32, *Timespec) error                               { return ErrLinux }
+func Close(int) error                                                   { return ErrLinux }
+func CmsgLen(int) int                                                   { return 0 }
+func CmsgSpace(int) int                                                 { return 0 }
+func Connect(int, Sockaddr) error                                       { return ErrLinux }
+func Dup(int) (int, error)                                              { return 0, ErrLinux }
+func Dup3(int, int, int) error                                          { return ErrLinux }
+func EpollCreate1(int) (int, error)                                     { return 0, ErrLinux }
+func EpollCtl(int, int, int, *EpollEvent) error                         { return ErrLinux }
+func EpollWait(int, []EpollEvent, int) (int, error)                     { return 0, ErrLinux }
+func Eventfd(uint, int) (int, error)                                    { return 0, ErrLinux }
+func Exec(string, []string, []string) error                             { return ErrLinux }
+func FcntlFlock(uintptr, int, *Flock_t) error                           { return ErrLinux }
+func FcntlInt(uintptr, int, int) (int, error)                           { return 0, ErrLinux }
+func Fgetxattr(int, string, []byte) (int, error)                        { return 0, ErrLinux }
+func FinitModule(int, string, int) error                                { return ErrLinux }
+func Flock(int, int) error                                              { return ErrLinux }
+func Fstat(int, *Stat_t) error                                          { return ErrLinux }
+func Ftruncate(int, int64) error                                        { return ErrLinux }
+func Getpriority(int, int) (int, error)                                 { return 0, ErrLinux }
+func Getrlimit(int, *Rlimit) error                                      { return ErrLinux }
+func Getrusage(int, *Rusage) error                                      { return ErrLinux }
+func Getsockname(int) (Sockaddr, error)                                 { return nil, ErrLinux }
+func GetsockoptInt(int, int, int) (int, error)                          { return 0, ErrLinux }
+func GetsockoptTpacketStats(int, int, int) (*TpacketStats, error)       { return nil, ErrLinux }
+func GetsockoptTpacketStatsV3(int, int, int) (*TpacketStatsV3, error)   { return nil, ErrLinux }
+func GetsockoptUcred(int, int, int) (*Ucred, error)                     { return nil, ErrLinux }
+func Gettid() int                                                       { return 0 }
+func IoctlGetInt(int, uint) (int, error)                                { return 0, ErrLinux }
+func IoctlGetTermios(int, uint) (*Termios, error)                       { return nil, ErrLinux }
+func IoctlGetWinsize(int, uint) (*Winsize, error)                       { return nil, ErrLinux }
+func IoctlIfreq(int, uint, *Ifreq) error                                { return ErrLinux }
+func IoctlSetPointerInt(int, uint, int) error                           { return ErrLinux }
+func (*Iovec) SetLen(int)                                               { return }
+func Kill(int, Signal) error                                            { return ErrLinux }
+func Linkat(int, string, int, string, int) error                        { return ErrLinux }
+func Listen(int, int) error                                             { return ErrLinux }
+func Lstat(string, *Stat_t) error                                       { return ErrLinux }
+func Madvise([]byte, int) error                                         { return ErrLinux }
+func MemfdCreate(string, int) (int, error)                              { return 0, ErrLinux }
+func Mkfifo(string, uint32) error                                       { return ErrLinux }
+func Mmap(int, int64, int, int, int) ([]byte, error)                    { return nil, ErrLinux }
+func Mount(string, string, string, uintptr, string) error               { return ErrLinux }
+func Mprotect([]byte, int) error                                        { return ErrLinux }
+func (*Msghdr) SetControllen(int)                                       { return }
+func (*Msghdr) SetIovlen(int)                                           { return }
+func Munmap([]byte) error                                               { return ErrLinux }
+func Nanosleep(*Timespec, *Timespec) error                              { return ErrLinux }
+func NetlinkRIB(int, int) ([]byte, error)                               { return nil, ErrLinux }
+func NewIfreq(string) (*Ifreq, error)                                   { return nil, ErrLinux }
+func NsecToTimespec(int64) Timespec                                     { return Timespec{} }
+func Open(string, int, uint32) (int, error)                             { return -1, ErrLinux }
+func ParseNetlinkMessage([]byte) ([]NetlinkMessage, error)              { return nil, ErrLinux }
 func ParseNetlinkRouteAttr(*NetlinkMessage) ([]NetlinkRouteAttr, error) { return nil, ErrLinux }
-
 func ParseOneSocketControlMessage([]byte) (Cmsghdr, []byte, []byte, error) {
 	return Cmsghdr{}, nil, nil, ErrLinux
 }
-
-func ParseSocketControlMessage([]byte) ([]SocketControlMessage, error) { return nil, ErrLinux }
-
-func ParseUnixRights(*SocketControlMessage) ([]int, error) { return nil, ErrLinux }
-
-func PerfEventOpen(*PerfEventAttr, int, int, int, int) (int, error) { return 0, ErrLinux }
-
-func PidfdGetfd(int, int, int) (int, error) { return 0, ErrLinux }
-
-func PidfdOpen(int, int) (int, error) { return 0, ErrLinux }
-
-func PktInfo4(*Inet4Pktinfo) []byte { return nil }
-
-func PktInfo6(*Inet6Pktinfo) []byte { return nil }
-
-func Poll([]PollFd, int) (int, error) { return 0, ErrLinux }
-
-func Ppoll([]PollFd, *Timespec, *Sigset_t) (int, error) { return 0, ErrLinux }
-
-func Prctl(int, uintptr, uintptr, uintptr, uintptr) error { return ErrLinux }
-
-func Pread(int, []byte, int64) (int, error) { return 0, ErrLinux }
-
-func Pwrite(int, []byte, int64) (int, error) { return 0, ErrLinux }
-
+func ParseSocketControlMessage([]byte) ([]SocketControlMessage, error)        { return nil, ErrLinux }
+func ParseUnixRights(*SocketControlMessage) ([]int, error)                    { return nil, ErrLinux }
+func PerfEventOpen(*PerfEventAttr, int, int, int, int) (int, error)           { return 0, ErrLinux }
+func PidfdGetfd(int, int, int) (int, error)                                   { return 0, ErrLinux }
+func PidfdOpen(int, int) (int, error)                                         { return 0, ErrLinux }
+func PktInfo4(*Inet4Pktinfo) []byte                                           { return nil }
+func PktInfo6(*Inet6Pktinfo) []byte                                           { return nil }
+func Poll([]PollFd, int) (int, error)                                         { return 0, ErrLinux }
+func Ppoll([]PollFd, *Timespec, *Sigset_t) (int, error)                       { return 0, ErrLinux }
+func Prctl(int, uintptr, uintptr, uintptr, uintptr) error                     { return ErrLinux }
+func Pread(int, []byte, int64) (int, error)                                   { return 0, ErrLinux }
+func Pwrite(int, []byte, int64) (int, error)                                  { return 0, ErrLinux }
 func RawSyscall(uintptr, uintptr, uintptr, uintptr) (uintptr, uintptr, Errno) { return 0, 0, ENOSYS }
-
 func RawSyscall6(uintptr, uintptr, uintptr, uintptr, uintptr, uintptr, uintptr) (uintptr, uintptr, Errno) {
 	return 0, 0, ENOSYS
 }
-
-func Read(int, []byte) (int, error) { return 0, ErrLinux }
-
-func Reboot(int) error { return ErrLinux }
-
+func Read(int, []byte) (int, error)                    { return 0, ErrLinux }
+func Reboot(int) error                                 { return ErrLinux }
 func Recvfrom(int, []byte, int) (int, Sockaddr, error) { return 0, nil, ErrLinux }
-
 func Recvmsg(int, []byte, []byte, int) (int, int, int, Sockaddr, error) {
 	return 0, 0, 0, nil, ErrLinux
 }
-
-func SchedGetaffinity(int, *CPUSet) error { return ErrLinux }
-
-func SchedSetAttr(int, *SchedAttr, uint) error { return ErrLinux }
-
-func SchedSetaffinity(int, *CPUSet) error { return ErrLinux }
-
-func Send(int, []byte, int) error { return ErrLinux }
-
-func Sendmsg(int, []byte, []byte, Sockaddr, int) error { return ErrLinux }
-
-func SendmsgN(int, []byte, []byte, Sockaddr, int) (int, error) { return 0, ErrLinux }
-
-func Sendto(int, []byte, int, Sockaddr) error { return ErrLinux }
-
-func SetNonblock(int, bool) error { return ErrLinux }
-
-func Sethostname([]byte) error { return ErrLinux }
-
-func Setns(int, int) error { return ErrLinux }
-
-func Setpriority(int, int, int) error { return ErrLinux }
-
-func Setrlimit(int, *Rlimit) error { return ErrLinux }
-
-func SetsockoptICMPv6Filter(int, int, int, *ICMPv6Filter) error { return ErrLinux }
-
-func SetsockoptIPMreqn(int, int, int, *IPMreqn) error { return ErrLinux }
-
-func SetsockoptIPv6Mreq(int, int, int, *IPv6Mreq) error { return ErrLinux }
-
-func SetsockoptInt(int, int, int, int) error { return ErrLinux }
-
-func SetsockoptPacketMreq(int, int, int, *PacketMreq) error { return ErrLinux }
-
-func SetsockoptSockFprog(int, int, int, *SockFprog) error { return ErrLinux }
-
-func SetsockoptString(int, int, int, string) error { return ErrLinux }
-
-func SetsockoptTimeval(int, int, int, *Timeval) error { return ErrLinux }
-
-func SetsockoptTpacketReq(int, int, int, *TpacketReq) error { return ErrLinux }
-
-func SetsockoptTpacketReq3(int, int, int, *TpacketReq3) error { return ErrLinux }
-
-func Socket(int, int, int) (int, error) { return -1, ErrLinux }
-
-func Socketpair(int, int, int) ([2]int, error) { return [2]int{}, ErrLinux }
-
-func Stat(string, *Stat_t) error { return ErrLinux }
-
-func Sync() { return }
-
+func SchedGetaffinity(int, *CPUSet) error                                  { return ErrLinux }
+func SchedSetAttr(int, *SchedAttr, uint) error                             { return ErrLinux }
+func SchedSetaffinity(int, *CPUSet) error                                  { return ErrLinux }
+func Send(int, []byte, int) error                                          { return ErrLinux }
+func Sendmsg(int, []byte, []byte, Sockaddr, int) error                     { return ErrLinux }
+func SendmsgN(int, []byte, []byte, Sockaddr, int) (int, error)             { return 0, ErrLinux }
+func Sendto(int, []byte, int, Sockaddr) error                              { return ErrLinux }
+func SetNonblock(int, bool) error                                          { return ErrLinux }
+func Sethostname([]byte) error                                             { return ErrLinux }
+func Setns(int, int) error                                                 { return ErrLinux }
+func Setpriority(int, int, int) error                                      { return ErrLinux }
+func Setrlimit(int, *Rlimit) error                                         { return ErrLinux }
+func SetsockoptICMPv6Filter(int, int, int, *ICMPv6Filter) error            { return ErrLinux }
+func SetsockoptIPMreqn(int, int, int, *IPMreqn) error                      { return ErrLinux }
+func SetsockoptIPv6Mreq(int, int, int, *IPv6Mreq) error                    { return ErrLinux }
+func SetsockoptInt(int, int, int, int) error                               { return ErrLinux }
+func SetsockoptPacketMreq(int, int, int, *PacketMreq) error                { return ErrLinux }
+func SetsockoptSockFprog(int, int, int, *SockFprog) error                  { return ErrLinux }
+func SetsockoptString(int, int, int, string) error                         { return ErrLinux }
+func SetsockoptTimeval(int, int, int, *Timeval) error                      { return ErrLinux }
+func SetsockoptTpacketReq(int, int, int, *TpacketReq) error                { return ErrLinux }
+func SetsockoptTpacketReq3(int, int, int, *TpacketReq3) error              { return ErrLinux }
+func Socket(int, int, int) (int, error)                                    { return -1, ErrLinux }
+func Socketpair(int, int, int) ([2]int, error)                             { return [2]int{}, ErrLinux }
+func Stat(string, *Stat_t) error                                           { return ErrLinux }
+func Sync()                                                                { return }
 func Syscall(uintptr, uintptr, uintptr, uintptr) (uintptr, uintptr, Errno) { return 0, 0, ENOSYS }
-
 func Syscall6(uintptr, uintptr, uintptr, uintptr, uintptr, uintptr, uintptr) (uintptr, uintptr, Errno) {
 	return 0, 0, ENOSYS
 }
-
-func TimerfdCreate(int, int) (int, error) { return 0, ErrLinux }
-
+func TimerfdCreate(int, int) (int, error)                     { return 0, ErrLinux }
 func TimerfdSettime(int, int, *ItimerSpec, *ItimerSpec) error { return ErrLinux }
-
-func (*Timespec) Unix() (int64, int64) { return 0, 0 }
-
-func (*Timespec) Nano() int64 { return 0 }
-
-func (*Timeval) Unix() (int64, int64) { return 0, 0 }
-
-func (*Timeval) Nano() int64 { return 0 }
-
-func Umask(int) int { return 0 }
-
-func Uname(*Utsname) error { return ErrLinux }
-
-func UnixRights(...int) []byte { return nil }
-
-func Unlink(string) error { return ErrLinux }
-
-func Unshare(int) error { return ErrLinux }
-
-func Write(int, []byte) (int, error) { return 0, ErrLinux }
-
-func (*Ifreq) Name() string { return "" }
-
-func (*Ifreq) Inet4Addr() ([]byte, error) { return nil, ErrLinux }
-
-func (*Ifreq) SetInet4Addr([]byte) error { return ErrLinux }
-
-func (*Ifreq) Uint16() uint16 { return 0 }
-
-func (*Ifreq) SetUint16(uint16) { return }
-
-func (*Ifreq) Uint32() uint32 { return 0 }
-
-func (*Ifreq) SetUint32(uint32) { return }
-
-func (*Cmsghdr) SetLen(int) { return }
+func (*Timespec) Unix() (int64, int64)                        { return 0, 0 }
+func (*Timespec) Nano() int64                                 { return 0 }
+func (*Timeval) Unix() (int64, int64)                         { return 0, 0 }
+func (*Timeval) Nano() int64                                  { return 0 }
+func Umask(int) int                                           { return 0 }
+func Uname(*Utsname) error                                    { return ErrLinux }
+func UnixRights(...int) []byte                                { return nil }
+func Unlink(string) error                                     { return ErrLinux }
+func Unshare(int) error                                       { return ErrLinux }
+func Write(int, []byte) (int, error)                          { return 0, ErrLinux }
+func (*Ifreq) Name() string                                   { return "" }
+func (*Ifreq) Inet4Addr() ([]byte, error)                     { return nil, ErrLinux }
+func (*Ifreq) SetInet4Addr([]byte) error                      { return ErrLinux }
+func (*Ifreq) Uint16() uint16                                 { return 0 }
+func (*Ifreq) SetUint16(uint16)                               { return }
+func (*Ifreq) Uint32() uint32                                 { return 0 }
+func (*Ifreq) SetUint32(uint32)                               { return }
+func (*Cmsghdr) SetLen(int)                                   { return }
