@@ -5,9 +5,9 @@
 // has said, and from what the target answered: requests of all kinds in legal sequences, answers to what the target asked for, repetitions, losses and
 // overtaking, and near-misses: a legal packet with one thing wrong with it. Messages of RDMA-CM are said and heard in the same way.
 //
-// An [EngineRun] has one engine listen to a Speaker, with an application that posts, polls and lets time pass as the same choices say, and checks
-// what must hold whatever is said: no panic, no byte outside of registered memory, nothing malformed sent, bounded work for a packet.
-// A [ManagerRun] does the same with a communication manager alone. [Run] does so with any target that packet drills are played on.
+// [Run] has a target that packet drills are played on listen to a Speaker. The tests have one engine do so, with an application that posts,
+// polls and lets time pass as the same choices say, and check what must hold whatever is said: no panic, no byte outside of registered
+// memory, nothing malformed sent, bounded work for a packet. They do the same with a communication manager alone.
 //
 // Limits: one goroutine uses a Speaker. Packets have no ICRC: who sends them makes it.
 package grammar
