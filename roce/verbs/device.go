@@ -158,7 +158,7 @@ func (d *Device) Close() error {
 // unless it is nil.
 func (d *Device) shut(reason error) {
 	d.closing.Do(func() {
-		all := d.shards.end()
+		all := d.shards.end(reason)
 		for _, s := range all {
 			s.End(reason)
 		}

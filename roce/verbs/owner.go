@@ -85,7 +85,7 @@ func (o *owner) Failed(err error) {
 	o.d.failed.Do(func() {
 		o.d.async.push(Event{Type: EventDeviceFatal})
 		o.d.logState(slog.LevelError, "roce: the link is broken", slog.Any("error", err))
-		shard.Fail(o.d.shards.end(), err)
+		shard.Fail(o.d.shards.end(err), err)
 	})
 }
 

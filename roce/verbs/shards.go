@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"runtime"
@@ -25,7 +26,7 @@ type shards struct {
 	// mu guards what follows. It is taken before the lock of any shard.
 	mu       sync.Mutex
 	of       []*shard.Shard // by completion vector; nil: not asked for yet, or could not be opened
-	over     bool           // the device is closing: there will be no more
+	over     error          // ErrClosed, with the reason, if the device is closing: there will be no more
 	failed   bool           // a shard could not be opened
 	failedAt int64          // when, on the clock of the first shard
 }
@@ -38,11 +39,17 @@ func (x *shards) all() []*shard.Shard {
 	return nil
 }
 
-// end stops the opening of shards, and returns all of them.
-func (x *shards) end() []*shard.Shard {
+// end stops the opening of shards, for a reason or nil, and returns all of them.
+func (x *shards) end(reason error) []*shard.Shard {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.over = true
+	switch {
+	case x.over != nil:
+	case reason != nil:
+		x.over = fmt.Errorf("%w: %w", ErrClosed, reason)
+	default:
+		x.over = ErrClosed
+	}
 	return x.all()
 }
 
@@ -94,8 +101,8 @@ func (d *Device) findShard(vector int) (s *shard.Shard, refused, err error) {
 	x := &d.shards
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.over {
-		return nil, nil, d.closedErr()
+	if x.over != nil {
+		return nil, nil, x.over
 	}
 	if s := x.of[vector]; s != nil {
 		return s, nil, nil

@@ -40,6 +40,15 @@ func simDevice(t testing.TB, f *sim.Fabric, i, shards int) *Device {
 	return openDevice(t, Config{Link: l, Rand: f.Rand(), Shards: shards})
 }
 
+// A completion queue that is asked for while a device fails learns why, also before the shards have been told.
+func TestVectorWhileDeviceFails(t *testing.T) {
+	d := openDevice(t, Config{})
+	d.shards.end(errBroken)
+	_, err := d.CreateCQ(10, nil)
+	require.ErrorIs(t, err, ErrClosed)
+	require.ErrorIs(t, err, errBroken)
+}
+
 // A shard is opened when a completion queue asks for its vector. What cannot be had is refused, or
 // served by the first one.
 func TestCompletionVectors(t *testing.T) {
