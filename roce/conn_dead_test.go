@@ -2,7 +2,6 @@ package roce
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/netip"
 	"testing"
@@ -38,29 +37,10 @@ func TestConnDeviceFails(t *testing.T) {
 			return err
 		},
 	}
-	broken.Mute() // so that what needs an answer waits
-	type end struct {
-		name string
-		err  error
-	}
-	ends := make(chan end)
-	for name, f := range calls {
-		go func() { ends <- end{name, f()} }()
-	}
-	<-broken.Muted
-	why := errors.New("cable eaten")
-	broken.Break(why)
-	check := func(name string, err error) {
+	broken.BreakUnder(calls, func(name string, why, err error) {
 		t.Helper()
 		require.ErrorIs(t, err, why, name)
 		require.ErrorIs(t, err, net.ErrClosed, name)
 		require.NotErrorIs(t, err, context.Canceled, name)
-	}
-	for range calls {
-		e := <-ends
-		check(e.name, e.err)
-	}
-	for name, f := range calls {
-		check(name+" afterwards", f())
-	}
+	})
 }

@@ -1,7 +1,6 @@
 package rsocket
 
 import (
-	"errors"
 	"net"
 	"net/netip"
 	"testing"
@@ -34,31 +33,12 @@ func TestDeviceFails(t *testing.T) {
 			return err
 		},
 	}
-	broken.Mute()
-	type end struct {
-		name string
-		err  error
-	}
-	ends := make(chan end)
-	for name, f := range calls {
-		go func() { ends <- end{name, f()} }()
-	}
-	<-broken.Muted
-	why := errors.New("cable eaten")
-	broken.Break(why)
-	check := func(name string, err error) {
+	broken.BreakUnder(calls, func(name string, why, err error) {
 		t.Helper()
 		require.ErrorIs(t, err, why, name)
 		require.ErrorIs(t, err, net.ErrClosed, name)
 		var op *net.OpError
 		require.ErrorAs(t, err, &op, name)
-	}
-	for range calls {
-		e := <-ends
-		check(e.name, e.err)
-	}
-	for name, f := range calls {
-		check(name+" afterwards", f())
-	}
+	})
 	require.NoError(t, l.Close())
 }

@@ -1,6 +1,7 @@
 package rocetest
 
 import (
+	"errors"
 	"sync/atomic"
 	"testing"
 
@@ -34,6 +35,30 @@ func (b *Breakable) Mute() { b.mute.Store(true) }
 func (b *Breakable) Break(err error) {
 	b.why.Store(&err)
 	b.Wake()
+}
+
+// BreakUnder breaks the link while calls wait for it. It hands to check why, and what each call
+// returns, then and when it is made again.
+func (b *Breakable) BreakUnder(calls map[string]func() error, check func(name string, why, err error)) {
+	b.Mute() // so that what needs an answer waits
+	type end struct {
+		name string
+		err  error
+	}
+	ends := make(chan end)
+	for name, f := range calls {
+		go func() { ends <- end{name, f()} }()
+	}
+	<-b.Muted
+	why := errors.New("cable eaten")
+	b.Break(why)
+	for range calls {
+		e := <-ends
+		check(e.name, why, e.err)
+	}
+	for name, f := range calls {
+		check(name+" afterwards", why, f())
+	}
 }
 
 func (b *Breakable) Unwrap() link.Link { return b.Link }
