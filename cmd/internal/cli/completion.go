@@ -34,14 +34,10 @@ Options:
 // completionCommand returns the subcommand.
 func completionCommand() tool.Command {
 	return tool.Command{Name: "completion", Summary: "tools and options completed by bash or zsh", Run: func(_ context.Context, _ *tool.Env, args []string) error {
-		var help bool
-		table := []getopt.Option{{Short: 'h', Long: "help", Help: "this text", Set: getopt.Bool(&help)}}
-		operands, err := getopt.Parse(table, args)
+		operands, err := tool.Parse(completionUsage, nil, args)
 		switch {
 		case err != nil:
 			return err
-		case help:
-			return &tool.Text{Text: completionUsage + getopt.Usage(table)}
 		case len(operands) == 1 && operands[0] == "bash":
 			return &tool.Text{Text: Bash}
 		case len(operands) == 1 && operands[0] == "zsh":

@@ -67,17 +67,13 @@ func (v Version) String() string {
 // versionCommand returns the subcommand.
 func versionCommand() tool.Command {
 	return tool.Command{Name: "version", Summary: "which version this is", Run: func(_ context.Context, env *tool.Env, args []string) error {
-		var asJSON, help bool
-		table := []getopt.Option{
+		var asJSON bool
+		operands, err := tool.Parse("version: which version this is\n\nUsage:\n  roce version [options]\n\nOptions:\n", []getopt.Option{
 			{Long: "json", Help: "print one JSON object instead of text", Set: getopt.Bool(&asJSON)},
-			{Short: 'h', Long: "help", Help: "this text", Set: getopt.Bool(&help)},
-		}
-		operands, err := getopt.Parse(table, args)
+		}, args)
 		switch {
 		case err != nil:
 			return err
-		case help:
-			return &tool.Text{Text: "version: which version this is\n\nUsage:\n  roce version [options]\n\nOptions:\n" + getopt.Usage(table)}
 		case len(operands) > 0:
 			return getopt.Misuse("no operand is expected, not %q", operands)
 		case asJSON:

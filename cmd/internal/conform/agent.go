@@ -35,7 +35,7 @@ type agentOptions struct {
 	listen, token string
 	megabytes     int
 	untilEOF      bool
-	ipv6, help    bool
+	ipv6          bool
 }
 
 // defaultAgentPort is where verbsd listens, too.
@@ -48,20 +48,16 @@ func (o *agentOptions) table() []getopt.Option {
 		{Long: "max-memory", Arg: "MiB", Help: "what clients may allocate in all (default 1024)", Set: getopt.Int(&o.megabytes, 1, 1<<20)},
 		{Long: "until-eof", Help: "end when standard input does", Set: getopt.Bool(&o.untilEOF)},
 		{Long: "ipv6", Help: "use an IPv6 address by default", Set: getopt.Bool(&o.ipv6)},
-		{Short: 'h', Long: "help", Help: "this text", Set: getopt.Bool(&o.help)},
 	}
 	return append(own, o.DeviceOptions.Options()...)
 }
 
 func runAgent(ctx context.Context, env *tool.Env, args []string) (err error) {
 	o := &agentOptions{megabytes: agent.DefaultMaxBytes >> 20}
-	table := o.table()
-	operands, err := getopt.Parse(table, args)
+	operands, err := tool.Parse(agentUsage, o.table(), args)
 	switch {
 	case err != nil:
 		return err
-	case o.help:
-		return &tool.Text{Text: agentUsage + getopt.Usage(table)}
 	case len(operands) > 0:
 		return getopt.Misuse("unexpected argument %q", operands[0])
 	}

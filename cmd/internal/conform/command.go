@@ -52,13 +52,10 @@ func run(ctx context.Context, env *tool.Env, args []string) error {
 		return runAgent(ctx, env, args[1:])
 	}
 	o := defaults()
-	table := o.table()
-	operands, err := getopt.Parse(table, args)
+	operands, err := tool.Parse(usage, o.table(), args)
 	switch {
 	case err != nil:
 		return err
-	case o.help:
-		return &tool.Text{Text: usage + getopt.Usage(table)}
 	case o.merge:
 		return o.mergeFiles(env, operands)
 	case len(operands) > 0:

@@ -23,7 +23,7 @@ type options struct {
 	agents, cable, dev, token, addr, peerAddr, link, profile, only string
 	junit, json, md, html, pcapDir                                 string
 	drills                                                         []string
-	self, list, merge, quick, verbose, help                        bool
+	self, list, merge, quick, verbose                              bool
 	seed                                                           int64
 	lanes                                                          int
 	timeout, answer                                                time.Duration
@@ -59,7 +59,6 @@ func (o *options) table() []getopt.Option {
 		{Long: "merge", Help: "run nothing, and make one report (--html, --md) of the JSON files named: a table of peers and features, and each peer's report", Set: getopt.Bool(&o.merge)},
 		{Long: "pcap-dir", Arg: "dir", Help: "the packets of each failed row, and beside them what \"roce explain\" says of them", Set: getopt.String(&o.pcapDir)},
 		{Short: 'v', Long: "verbose", Help: "print each row as it comes, and not only those that fail", Set: getopt.Bool(&o.verbose)},
-		{Short: 'h', Long: "help", Help: "this text", Set: getopt.Bool(&o.help)},
 	}
 }
 

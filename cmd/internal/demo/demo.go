@@ -22,7 +22,6 @@ type options struct {
 	seconds  float64
 	json     bool
 	peer     bool // this process is the peer
-	help     bool
 }
 
 func (o *options) table() []getopt.Option {
@@ -31,7 +30,6 @@ func (o *options) table() []getopt.Option {
 		{Long: "seconds", Arg: "s", Help: "length of each measurement (default 1)", Set: getopt.Float(&o.seconds)},
 		{Long: "json", Help: "print one JSON object instead of text", Set: getopt.Bool(&o.json)},
 		{Long: "peer", Set: getopt.Bool(&o.peer)},
-		{Short: 'h', Long: "help", Help: "this text", Set: getopt.Bool(&o.help)},
 	}, o.Options()...)
 }
 
@@ -51,13 +49,10 @@ func Command() tool.Command {
 
 func run(ctx context.Context, env *tool.Env, args []string, spawn spawner, stdin io.Reader) (err error) {
 	o := &options{seconds: 1}
-	table := o.table()
-	operands, err := getopt.Parse(table, args)
+	operands, err := tool.Parse("demo: two processes on this machine show what RDMA does\n\nUsage:\n  roce demo [options]\n\nOptions:\n", o.table(), args)
 	switch {
 	case err != nil:
 		return err
-	case o.help:
-		return &tool.Text{Text: "demo: two processes on this machine show what RDMA does\n\nUsage:\n  roce demo [options]\n\nOptions:\n" + getopt.Usage(table)}
 	case len(operands) > 0:
 		return getopt.Misuse("no operand is expected, not %q", operands)
 	}

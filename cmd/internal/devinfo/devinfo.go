@@ -17,7 +17,7 @@ import (
 // options is the command line.
 type options struct {
 	tool.DeviceOptions
-	verbose, list, ipv6, json, help bool
+	verbose, list, ipv6, json bool
 }
 
 func (o *options) table() []getopt.Option {
@@ -27,7 +27,6 @@ func (o *options) table() []getopt.Option {
 		{Short: 'i', Long: "ib-port", Arg: "port", Help: "port of the device: 1", Set: getopt.Int(new(int), 1, 1)},
 		{Long: "ipv6", Help: "use an IPv6 address by default", Set: getopt.Bool(&o.ipv6)},
 		{Long: "json", Help: "print one JSON object instead of text", Set: getopt.Bool(&o.json)},
-		{Short: 'h', Long: "help", Help: "this text", Set: getopt.Bool(&o.help)},
 	}, o.Options()...)
 }
 
@@ -38,13 +37,10 @@ func Command() tool.Command {
 
 func run(_ context.Context, env *tool.Env, args []string) (err error) {
 	o := &options{}
-	table := o.table()
-	operands, err := getopt.Parse(table, args)
+	operands, err := tool.Parse("devinfo: what a device is and can do, as ibv_devinfo\n\nUsage:\n  roce devinfo [options]\n\nOptions:\n", o.table(), args)
 	switch {
 	case err != nil:
 		return err
-	case o.help:
-		return &tool.Text{Text: "devinfo: what a device is and can do, as ibv_devinfo\n\nUsage:\n  roce devinfo [options]\n\nOptions:\n" + getopt.Usage(table)}
 	case len(operands) > 0:
 		return getopt.Misuse("no operand is expected, not %q", operands)
 	case o.list:

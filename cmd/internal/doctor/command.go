@@ -20,7 +20,7 @@ type options struct {
 	port                    int
 	seconds                 float64
 	serving, ipv6, pathOnly bool
-	json, help              bool
+	json                    bool
 	patience                time.Duration // of the probe; 0: its own
 }
 
@@ -35,7 +35,6 @@ func (o *options) table() []getopt.Option {
 		{Short: 'D', Long: "duration", Arg: "seconds", Help: "how long to measure goodput; 0: not at all (default 1)", Set: getopt.Float(&o.seconds)},
 		{Long: "ipv6", Help: "use an IPv6 address by default", Set: getopt.Bool(&o.ipv6)},
 		{Long: "json", Help: "print one JSON object instead of text", Set: getopt.Bool(&o.json)},
-		{Short: 'h', Long: "help", Help: "this text", Set: getopt.Bool(&o.help)},
 	}
 }
 
@@ -89,13 +88,10 @@ type report struct {
 
 func run(ctx context.Context, env *tool.Env, s *System, args []string) error {
 	o := &options{port: ib.UDPPort, seconds: goodputTime.Seconds(), patience: patience}
-	table := o.table()
-	operands, err := getopt.Parse(table, args)
+	operands, err := tool.Parse(usage, o.table(), args)
 	switch {
 	case err != nil:
 		return err
-	case o.help:
-		return &tool.Text{Text: usage + getopt.Usage(table)}
 	case len(operands) > 1:
 		return getopt.Misuse("one host at most, not %q", operands)
 	case o.serving && len(operands) > 0:

@@ -21,7 +21,7 @@ type options struct {
 	iface, write           string
 	count, snaplen, buffer int
 	verbose, every         bool
-	json, help             bool
+	json                   bool
 }
 
 func (o *options) table() []getopt.Option {
@@ -38,7 +38,6 @@ func (o *options) table() []getopt.Option {
 		{Short: 'v', Long: "verbose", Help: "all fields of all headers", Set: getopt.Bool(&o.verbose)},
 		{Short: 'V', Long: "all-fields", Help: "as -v, with TVer, reserved bits, and the ICRC's value beside what it should be", Set: getopt.Bool(&o.every)},
 		{Long: "json", Help: "one JSON object a packet instead of text", Set: getopt.Bool(&o.json)},
-		{Short: 'h', Long: "help", Help: "this text", Set: getopt.Bool(&o.help)},
 	}
 }
 
@@ -62,13 +61,10 @@ Options:
 
 func run(ctx context.Context, env *tool.Env, args []string) (err error) {
 	o := &options{buffer: ringMiB}
-	table := o.table()
-	operands, err := getopt.Parse(table, args)
+	operands, err := tool.Parse(usage, o.table(), args)
 	switch {
 	case err != nil:
 		return err
-	case o.help:
-		return &tool.Text{Text: usage + getopt.Usage(table)}
 	case o.iface == "" && len(operands) != 1, o.iface != "" && len(operands) != 0:
 		return getopt.Misuse("one capture file is expected, or -i with an interface, not %q", operands)
 	}

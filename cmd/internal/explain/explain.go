@@ -19,10 +19,10 @@ import (
 
 // options is the command line.
 type options struct {
-	json, html, verbose, check, kinds, help bool
-	strict, complete, lossless              bool
-	local, output                           string
-	last, around                            int
+	json, html, verbose, check, kinds bool
+	strict, complete, lossless        bool
+	local, output                     string
+	last, around                      int
 }
 
 func (o *options) table() []getopt.Option {
@@ -39,7 +39,6 @@ func (o *options) table() []getopt.Option {
 		{Long: "complete", Help: "of --strict: the capture has all packets of its connections, from the first on", Set: getopt.Bool(&o.complete)},
 		{Long: "lossless", Help: "of --strict: between the place of the capture and both ends nothing is lost or reordered", Set: getopt.Bool(&o.lossless)},
 		{Long: "kinds", Help: "what can be found, and what to do about it", Set: getopt.Bool(&o.kinds)},
-		{Short: 'h', Long: "help", Help: "this text", Set: getopt.Bool(&o.help)},
 	}
 }
 
@@ -61,13 +60,10 @@ Options:
 
 func run(_ context.Context, env *tool.Env, args []string) (err error) {
 	o := &options{}
-	table := o.table()
-	operands, err := getopt.Parse(table, args)
+	operands, err := tool.Parse(usage, o.table(), args)
 	switch {
 	case err != nil:
 		return err
-	case o.help:
-		return &tool.Text{Text: usage + getopt.Usage(table)}
 	case o.kinds:
 		if o.strict {
 			return &tool.Text{Text: rulesText()}

@@ -16,8 +16,8 @@ import (
 
 // options is the command line.
 type options struct {
-	html, pcap, answers, help bool
-	output, site              string
+	html, pcap, answers bool
+	output, site        string
 }
 
 func (o *options) table() []getopt.Option {
@@ -27,7 +27,6 @@ func (o *options) table() []getopt.Option {
 		{Long: "pcap", Help: "write the packets as a pcapng file", Set: getopt.Bool(&o.pcap)},
 		{Long: "site", Arg: "dir", Help: "write all lessons as a site that needs no server", Set: getopt.String(&o.site)},
 		{Short: 'o', Long: "output", Arg: "file", Help: "where to; by default standard output", Set: getopt.String(&o.output)},
-		{Short: 'h', Long: "help", Help: "this text", Set: getopt.Bool(&o.help)},
 	}
 }
 
@@ -49,13 +48,10 @@ Options:
 
 func main(_ context.Context, env *tool.Env, args []string) (err error) {
 	o := &options{}
-	table := o.table()
-	operands, err := getopt.Parse(table, args)
+	operands, err := tool.Parse(usage, o.table(), args)
 	switch {
 	case err != nil:
 		return err
-	case o.help:
-		return &tool.Text{Text: usage + getopt.Usage(table)}
 	case o.site != "":
 		if len(operands) > 0 || o.html || o.pcap || o.output != "" {
 			return getopt.Misuse("--site writes all lessons, and goes with nothing else")

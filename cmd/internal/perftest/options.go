@@ -70,7 +70,7 @@ type Options struct {
 	OutJSON     bool
 	OutJSONFile string
 
-	help, version bool
+	version bool
 }
 
 const (
@@ -96,7 +96,6 @@ func (o *Options) options() []getopt.Option {
 		{Short: 'S', Long: "sl", Arg: "sl", Help: "service level; has no meaning on Ethernet", Set: getopt.Int(&o.ServiceLevel, 0, 15)},
 		{Short: 'u', Long: "qp-timeout", Arg: "code", Help: "QP timeout, 4.096 us x 2^code (default 14)", Set: getopt.Int(&o.QPTimeout, 0, 31)},
 		{Short: 'i', Long: "ib-port", Arg: "port", Help: "port of the device: 1", Set: getopt.Int(new(int), 1, 1)},
-		{Short: 'h', Long: "help", Help: "this text", Set: getopt.Bool(&o.help)},
 		{Short: 'V', Long: "version", Help: "version of the exchange", Set: getopt.Bool(&o.version)},
 		{Long: "ipv6", Help: "use an IPv6 GID by default", Set: getopt.Bool(&o.IPv6)},
 		{Long: "ipv6-addr", Help: "meet the peer over IPv6", Set: getopt.Bool(&o.IPv6Addr)},
@@ -274,13 +273,10 @@ func Parse(t Test, args []string) (*Options, error) {
 		GIDIndex: -1, TOS: -1, QPTimeout: defaultQPTimeout, RetryCount: defaultRetryCount, InlineSize: -1,
 		AtomicType: string(FetchAndAdd), OutJSONFile: "perftest_out.json",
 	}
-	table := o.options()
-	operands, err := getopt.Parse(table, args)
+	operands, err := tool.Parse(tool.PeerUsage(t.Name(), t.Summary(), "<host>"), o.options(), args)
 	switch {
 	case err != nil:
 		return nil, err
-	case o.help:
-		return nil, &tool.Text{Text: usage(t, table)}
 	case o.version:
 		return nil, &tool.Text{Text: "Version: " + Version + "\n"}
 	case len(operands) > 1:
@@ -289,12 +285,6 @@ func Parse(t Test, args []string) (*Options, error) {
 		o.Host = operands[0]
 	}
 	return o, o.complete()
-}
-
-func usage(t Test, table []getopt.Option) string {
-	return fmt.Sprintf("%s: %s\n\nUsage:\n  roce %s            start a server and wait for a connection\n"+
-		"  roce %s <host>     connect to the server at <host>\n\nOptions:\n%s",
-		t.Name(), t.Summary(), t.Name(), t.Name(), getopt.Usage(table))
 }
 
 // Driver reports whether this side drives the traffic: the client, unless the

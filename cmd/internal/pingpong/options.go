@@ -77,8 +77,6 @@ type Options struct {
 	JSON     bool
 	// QPTimeout is the code of the ACK timeout of RC, 4.096 us x 2^code. The originals know no other than the default.
 	QPTimeout int
-
-	help bool
 }
 
 func (o *Options) options() []getopt.Option {
@@ -96,7 +94,6 @@ func (o *Options) options() []getopt.Option {
 		{Short: 'N', Long: "new_send", Set: getopt.Ignore},
 		{Short: 't', Long: "ts", Set: getopt.Unsupported("completions carry no timestamps")},
 		{Short: 'j', Long: "dm", Set: getopt.Unsupported("goroce has no device memory")},
-		{Short: 'h', Long: "help", Help: "this text", Set: getopt.Bool(&o.help)},
 		{Long: "json", Help: "print one JSON object instead of text", Set: getopt.Bool(&o.JSON)},
 	}
 	if o.Kind != UD {
@@ -131,14 +128,10 @@ func Parse(k Kind, args []string) (*Options, error) {
 	case SRQ:
 		o.QPs = defaultQPs
 	}
-	table := o.options()
-	operands, err := getopt.Parse(table, args)
+	operands, err := tool.Parse(tool.PeerUsage(k.Name(), k.Summary(), "<host>"), o.options(), args)
 	switch {
 	case err != nil:
 		return nil, err
-	case o.help:
-		return nil, &tool.Text{Text: fmt.Sprintf("%s: %s\n\nUsage:\n  roce %s            start a server and wait for a connection\n"+
-			"  roce %s <host>     connect to the server at <host>\n\nOptions:\n%s", k.Name(), k.Summary(), k.Name(), k.Name(), getopt.Usage(table))}
 	case len(operands) > 1:
 		return nil, getopt.Misuse("one host at most, not %q", operands)
 	case len(operands) == 1:

@@ -45,22 +45,19 @@ func command(name, summary string, create func() program) tool.Command {
 
 // parse reads a command line. A request for help comes back as a *tool.Text.
 func parse(name, summary string, p program, args []string) error {
-	help := false
-	table := append(p.options(), getopt.Option{Short: 'h', Long: "help", Help: "this text", Set: getopt.Bool(&help)})
+	table := p.options()
 	for _, o := range p.device().Options() {
 		o.Short = 0 // the originals use most letters, -d among them
 		table = append(table, o)
 	}
-	operands, err := getopt.Parse(table, args)
+	text := fmt.Sprintf("%s: %s\n\nUsage:\n", name, summary)
+	for _, u := range p.usage() {
+		text += fmt.Sprintf("  roce %s %s\n", name, u)
+	}
+	operands, err := tool.Parse(text+"\nOptions:\n", table, args)
 	switch {
 	case err != nil:
 		return err
-	case help:
-		text := fmt.Sprintf("%s: %s\n\nUsage:\n", name, summary)
-		for _, u := range p.usage() {
-			text += fmt.Sprintf("  roce %s %s\n", name, u)
-		}
-		return &tool.Text{Text: text + "\nOptions:\n" + getopt.Usage(table)}
 	case len(operands) > 0:
 		return &getopt.Error{Option: operands[0], Reason: "is no option; addresses are given with one"}
 	}

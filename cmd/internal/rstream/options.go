@@ -39,7 +39,6 @@ type Options struct {
 	Test   Test
 
 	iomaps int
-	help   bool
 }
 
 func (o *Options) options(k *Kind) []getopt.Option {
@@ -63,7 +62,6 @@ func (o *Options) options(k *Kind) []getopt.Option {
 		}},
 		{Short: 'p', Arg: "port", Help: "port of the server (default 7471)", Set: getopt.Int(&o.Port, 0, 65535)},
 		{Short: 'T', Arg: "option", Help: k.testHelp(), Set: func(s string) error { return o.setTest(k, s) }},
-		{Short: 'h', Long: "help", Help: "this text", Set: getopt.Bool(&o.help)},
 	}
 	if !k.Mapped {
 		opts = append(opts, getopt.Option{Short: 'k', Arg: "seconds", Help: "time between keep-alive probes", Set: getopt.Int(&o.KeepAlive, 1, 1<<31-1)})
@@ -126,14 +124,10 @@ func parse(k *Kind, args []string) (*Options, error) {
 	if k.Mapped {
 		o.iomaps = 1
 	}
-	table := o.options(k)
-	operands, err := getopt.Parse(table, args)
+	operands, err := tool.Parse(tool.PeerUsage(k.Name, k.Summary, "-s <host>"), o.options(k), args)
 	switch {
 	case err != nil:
 		return nil, err
-	case o.help:
-		return nil, &tool.Text{Text: fmt.Sprintf("%s: %s\n\nUsage:\n  roce %s            start a server and wait for a connection\n"+
-			"  roce %s -s <host>  connect to the server at <host>\n\nOptions:\n%s", k.Name, k.Summary, k.Name, k.Name, getopt.Usage(table))}
 	case len(operands) > 0:
 		return nil, &getopt.Error{Option: operands[0], Reason: "is no option; the server is given with -s"}
 	}

@@ -11,10 +11,10 @@ import (
 
 // options is the command line.
 type options struct {
-	watch, json, all, help bool
-	interval               float64
-	times                  int
-	pid                    int
+	watch, json, all bool
+	interval         float64
+	times            int
+	pid              int
 }
 
 func (o *options) table() []getopt.Option {
@@ -25,7 +25,6 @@ func (o *options) table() []getopt.Option {
 		{Short: 'a', Long: "all", Help: "with counters: also those that are 0", Set: getopt.Bool(&o.all)},
 		{Long: "pid", Arg: "pid", Help: "one process", Set: getopt.Int(&o.pid, 1, 1<<30)},
 		{Long: "json", Help: "print a JSON object a look instead of text", Set: getopt.Bool(&o.json)},
-		{Short: 'h', Long: "help", Help: "this text", Set: getopt.Bool(&o.help)},
 	}
 }
 
@@ -55,8 +54,7 @@ func Command() tool.Command {
 
 func run(ctx context.Context, env *tool.Env, find func() ([]asker, error), args []string) error {
 	o := &options{interval: 1}
-	table := o.table()
-	operands, err := getopt.Parse(table, args)
+	operands, err := tool.Parse(usage, o.table(), args)
 	what := ""
 	if len(operands) > 0 {
 		what = operands[0]
@@ -64,8 +62,6 @@ func run(ctx context.Context, env *tool.Env, find func() ([]asker, error), args 
 	switch {
 	case err != nil:
 		return err
-	case o.help:
-		return &tool.Text{Text: usage + getopt.Usage(table)}
 	case len(operands) > 1 || !slices.Contains([]string{"", "qp", "counters"}, what):
 		return getopt.Misuse("qp, counters or nothing is expected, not %q", operands)
 	case o.times > 0 && !o.watch:

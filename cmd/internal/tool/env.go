@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+
+	"github.com/goroce/goroce/cmd/internal/getopt"
 )
 
 // Env is the world of a subcommand, so that tests can run one in their own
@@ -36,6 +38,23 @@ type Command struct {
 type Text struct{ Text string }
 
 func (t *Text) Error() string { return t.Text }
+
+// Parse applies args to the options of a command and to -h, and returns the operands. If the help text
+// is asked for the error is that: usage, and a line for each option.
+func Parse(usage string, opts []getopt.Option, args []string) (operands []string, err error) {
+	help := false
+	opts = append(opts, getopt.Option{Short: 'h', Long: "help", Help: "this text", Set: getopt.Bool(&help)})
+	if operands, err = getopt.Parse(opts, args); err == nil && help {
+		err = &Text{Text: usage + getopt.Usage(opts)}
+	}
+	return operands, err
+}
+
+// PeerUsage is the usage of a command that is a server, or a client of the host that it is given.
+func PeerUsage(name, summary, host string) string {
+	return fmt.Sprintf("%s: %s\n\nUsage:\n  roce %s            start a server and wait for a connection\n"+
+		"  roce %s %-10s connect to the server at <host>\n\nOptions:\n", name, summary, name, name, host)
+}
 
 // Exit is an "error" of a command that has said all there is to say: only the exit status
 // is left, which tells scripts.

@@ -25,7 +25,7 @@ type options struct {
 	seed         uint64
 	seeded       bool
 	seconds      float64
-	json, help   bool
+	json         bool
 }
 
 func (o *options) table() []getopt.Option {
@@ -36,7 +36,6 @@ func (o *options) table() []getopt.Option {
 		{Long: "seed", Arg: "n", Help: "for share= (default: one that is printed)", Set: o.setSeed},
 		{Short: 'D', Long: "duration", Arg: "seconds", Help: "end after so long (default: when interrupted)", Set: getopt.Float(&o.seconds)},
 		{Long: "json", Help: "print the counters as JSON objects", Set: getopt.Bool(&o.json)},
-		{Short: 'h', Long: "help", Help: "this text", Set: getopt.Bool(&o.help)},
 	}
 }
 
@@ -75,13 +74,10 @@ It needs CAP_NET_RAW, and CAP_SYS_ADMIN for another namespace. The counters of a
 
 func run(ctx context.Context, env *tool.Env, args []string) error {
 	o := &options{}
-	table := o.table()
-	operands, err := getopt.Parse(table, args)
+	operands, err := tool.Parse(usage+"Rules: "+lab.RuleSyntax+"\nOptions:\n", o.table(), args)
 	switch {
 	case err != nil:
 		return err
-	case o.help:
-		return &tool.Text{Text: usage + "Rules: " + lab.RuleSyntax + "\nOptions:\n" + getopt.Usage(table)}
 	case len(operands) != 2 || operands[0] == operands[1]:
 		return getopt.Misuse("two interfaces are expected, not %q", operands)
 	}
