@@ -84,11 +84,13 @@ test-bench:
 	$(GO) test $(APART) -race -shuffle=on -timeout $(TESTLIMIT) -vet=off -p $(TESTJOBS) -parallel $(TESTJOBS) $(BENCH)
 
 # The modules beside the main one, which have dependencies that it has not. Without a network and their
-# dependencies in the module cache there is nothing to test them with: that is said, and no failure.
+# dependencies in the module cache there is nothing to test them with: that is said, and no failure. The simulated
+# applications do more without the race detector.
 test-modules:
 	@for m in roce/prometheus bench/apps; do \
 		if (cd $$m && $(GO) mod download 2>/dev/null); \
 		then (cd $$m && $(GO) vet ./... && $(GO) test -race ./...) || exit 1; \
+		     [ ! -d $$m/scale ] || (cd $$m && $(GO) test ./scale) || exit 1; \
 		else echo "$$m: its dependencies are not to be had here: not tested"; fi; done
 
 # The page of roce explain in headless Chromium (Debian: chromium and poppler-utils): what it shows, keys, phones, print, 100,000

@@ -5,11 +5,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/roce/link/sim"
 )
 
 // With PFC nothing is dropped or sent again, and all flows end: ways go up and then down, so that no cables wait for each other in a circle.
 func TestFlowsThatPause(t *testing.T) {
+	seeds.Long(t)
 	f := Flows{Hosts: 16, Load: 0.9, For: 200 * time.Microsecond, Rate: 40e9, Cable: 2 * time.Microsecond, Window: 110, Seed: 1}
 	f.PFC = sim.PFC{XOFFBytes: 12_000, XONBytes: 6_000, HeadroomBytes: 25_000} // soon: everywhere and often
 	for _, f.GoBackN = range []bool{false, true} {
@@ -29,14 +31,19 @@ func TestFlowsThatPause(t *testing.T) {
 
 func TestFlows(t *testing.T) {
 	f := Flows{Hosts: 16, Load: 0.7, For: 200 * time.Microsecond, Rate: 40e9, Cable: 2 * time.Microsecond, QueueBytes: 30 << 10, Window: 110, Seed: 1}
-	for _, goBack := range []bool{false, true} {
-		f.GoBackN = goBack
+	if seeds.Race { // hosts take turns: the detector finds no more in a longer run
+		f.For /= 8
+	}
+	for _, f.GoBackN = range []bool{false, true} {
 		r, err := f.Run()
 		if err != nil {
 			t.Fatal(err)
 		}
 		if least := slices.Min(r.Slowdowns); least < 1 {
 			t.Errorf("a flow took %v of what it takes alone", least)
+		}
+		if seeds.Race {
+			break
 		}
 		if r.Dropped == 0 || r.Again == 0 {
 			t.Errorf("queues of 30 KiB dropped %d packets, and %d were sent again", r.Dropped, r.Again)
