@@ -33,28 +33,10 @@ func (c *Conn) copyOut(ctx context.Context, b []byte, wr verbs.SendWR) error {
 	if err := c.fits(wr.Opcode, len(b)); err != nil {
 		return err
 	}
-	if len(b) <= connInline {
-		wr.Flags |= verbs.SendInline
-		wr.Inline = b
-		if b == nil {
-			wr.Inline = []byte{}
-		}
-		p, err := c.start(ctx, &wr, verbs.PoolBuf{})
-		if err != nil {
-			return err
-		}
-		return p.wait(ctx)
-	}
 	if len(b) > verbs.MaxPoolBuf {
 		return argError("send", "b", fmt.Sprintf("%d bytes; without registered memory at most %d", len(b), verbs.MaxPoolBuf))
 	}
-	buf, err := c.pool.Get(len(b))
-	if err != nil {
-		return err
-	}
-	copy(buf.Bytes(), b)
-	wr.SGList = []verbs.SGE{buf.SGE(len(b))}
-	p, err := c.start(ctx, &wr, buf)
+	p, err := c.startCopy(ctx, b, wr)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,205 @@
+package roce
+
+import (
+	"context"
+	"errors"
+	"math"
+
+	"github.com/goroce/goroce/roce/internal/access"
+	"github.com/goroce/goroce/roce/verbs"
+)
+
+// Pending is an operation in progress and then its outcome, which can be read any number of times.
+// Copies of it are the same operation.
+type Pending struct {
+	c   *Conn
+	op  *Pending      // this one, which others are copies of; nil: an internal operation
+	buf verbs.PoolBuf // released at the end
+
+	carries bool // carries something to the peer
+
+	// Under c.mu:
+	done bool
+	told bool // a caller waits for the end, or knows it
+	kept bool // the waiting caller reads buf and then releases it
+	wc   verbs.WC
+}
+
+// finish notes the outcome. c.mu is held.
+func (p *Pending) finish(wc *verbs.WC) {
+	p.wc, p.done = *wc, true
+	if p.op != nil && !p.told {
+		p.c.owed--
+		if wc.Status != verbs.WCSuccess {
+			p.c.failed++
+		}
+	}
+	if !p.kept {
+		p.buf.Release()
+	}
+}
+
+// tell records that the caller learns of the end without Close. c.mu is held.
+func (p *Pending) tell() {
+	switch {
+	case p.op == nil || p.told:
+	case !p.done:
+		p.c.owed--
+	case p.wc.Status != verbs.WCSuccess:
+		p.c.failed--
+	}
+	p.told = true
+}
+
+// wait waits for the end.
+func (p *Pending) wait(ctx context.Context) error {
+	if p.c == nil {
+		return access.ErrZero
+	}
+	if err := p.c.wait(ctx, forOperation, func() bool { p.tell(); return p.done }); err != nil && !(err == verbs.ErrClosed && p.carriedOut()) {
+		return maybeDone(err)
+	}
+	if err := verbs.WCError(&p.wc); err != nil {
+		if p.wc.Status == verbs.WCFlushErr {
+			p.c.mu.Lock()
+			defer p.c.mu.Unlock()
+			return maybeDone(p.c.closeErr())
+		}
+		return maybeDone(err)
+	}
+	return nil
+}
+
+// carriedOut reports whether the operation has an outcome of its own, which a later close of the
+// connection does not change.
+func (p *Pending) carriedOut() bool {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	return p.done && p.wc.Status != verbs.WCFlushErr
+}
+
+// Wait waits until the operation is complete and returns its outcome. Errors match [ErrMaybeDone].
+// If the context ends first, the operation goes on, and Wait can be called again; the memory that
+// it uses must be left alone until it is complete or the connection is closed. If the operation is
+// complete, Wait returns its outcome even when the context is over.
+func (p *Pending) Wait(ctx context.Context) error {
+	if p.c == nil {
+		return access.ErrZero
+	}
+	return p.c.opError("wait", p.op.wait(ctx))
+}
+
+// Done reports whether the operation is complete.
+func (p *Pending) Done() bool {
+	if p.c == nil {
+		return false
+	}
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	p.c.drain(p.c.polled)
+	if p.op.done {
+		p.op.tell()
+	}
+	return p.op.done
+}
+
+// WC returns the completion of an operation that is complete.
+func (p *Pending) WC() verbs.WC {
+	if p.c == nil {
+		return verbs.WC{}
+	}
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	return p.op.wc
+}
+
+// start posts a work request. It waits while the send queue is full. buf, if
+// not zero, is released when the operation is complete, or at once on an error.
+func (c *Conn) start(ctx context.Context, wr *verbs.SendWR, buf verbs.PoolBuf) (*Pending, error) {
+	p := &Pending{c: c, buf: buf}
+	return p, c.startPending(ctx, wr, p)
+}
+
+func (c *Conn) startPending(ctx context.Context, wr *verbs.SendWR, p *Pending) error {
+	var err error
+	werr := c.wait(ctx, forOperation, func() bool {
+		if c.closed || c.flushed || c.posted >= c.cfg.SendDepth || ctx.Err() != nil || c.deadlines[forOperation].passed.Load() {
+			return false
+		}
+		c.nextOp++
+		wr.ID = connOp | c.nextOp&(connOp-1)
+		wr.Flags |= verbs.SendSignaled
+		if err = c.qp.PostSend(wr); errors.Is(err, verbs.ErrQueueFull) {
+			return false // the application's own requests fill it
+		}
+		if err == nil {
+			c.ops[wr.ID] = p
+			c.posted++
+			if p.carries = wr.Opcode != verbs.WRRead; p.carries {
+				c.carrying++
+			}
+			if p.op != nil {
+				c.owed++
+			}
+			c.traffic.sent(wr)
+		}
+		return true
+	})
+	if werr != nil {
+		err = werr
+	}
+	if err != nil {
+		p.buf.Release()
+	}
+	return err
+}
+
+// Start posts a send work request of any kind and returns at once, unless the send queue is full.
+// It replaces the request's ID and makes it signaled. An error means that nothing was sent.
+func (c *Conn) Start(ctx context.Context, wr verbs.SendWR) (*Pending, error) {
+	n := payload(&wr)
+	if err := c.fits(wr.Opcode, int(min(n, math.MaxInt))); err != nil {
+		return nil, c.opError("start", err)
+	}
+	if err := checkAligned("start", "wr.RemoteAddr", &wr); err != nil {
+		return nil, c.opError("start", err)
+	}
+	p := &Pending{c: c}
+	p.op = p
+	if err := c.startPending(ctx, &wr, p); err != nil {
+		return nil, c.opError("start", err)
+	}
+	return p, nil
+}
+
+// StartSend sends a message from registered memory.
+func (c *Conn) StartSend(ctx context.Context, local ...verbs.SGE) (*Pending, error) {
+	return c.Start(ctx, verbs.SendWR{Opcode: verbs.WRSend, SGList: local})
+}
+
+// startCopy posts a work request whose payload is a copy of b, which may be used again at once.
+func (c *Conn) startCopy(ctx context.Context, b []byte, wr verbs.SendWR) (*Pending, error) {
+	if len(b) <= connInline {
+		wr.Flags |= verbs.SendInline
+		if wr.Inline = b; b == nil {
+			wr.Inline = []byte{}
+		}
+		return c.start(ctx, &wr, verbs.PoolBuf{})
+	}
+	buf, err := c.pool.Get(len(b))
+	if err != nil {
+		return nil, err
+	}
+	copy(buf.Bytes(), b)
+	wr.SGList = []verbs.SGE{buf.SGE(len(b))}
+	return c.start(ctx, &wr, buf)
+}
+
+// payload returns the number of bytes that a work request moves.
+func payload(wr *verbs.SendWR) uint64 {
+	n := uint64(len(wr.Inline))
+	for i := range wr.SGList {
+		n += uint64(wr.SGList[i].Length)
+	}
+	return n
+}
