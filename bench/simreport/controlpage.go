@@ -22,6 +22,9 @@ func flowsOf(n int, conf cc.Config, rttNs ...int64) (x []PathFlow) {
 	return x
 }
 
+// opNames end the names of paths.
+var opNames = map[verbs.WROpcode]string{verbs.WRWrite: ", WRITE", verbs.WRRead: ", READ"}
+
 // controlPage is the page in the making.
 type controlPage struct {
 	b        bytes.Buffer
@@ -31,15 +34,15 @@ type controlPage struct {
 
 func (c *controlPage) p(format string, args ...any) { fmt.Fprintf(&c.b, format+"\n", args...) }
 
-// play runs a path with each control, and prints a row for each.
-func (c *controlPage) play(name string, s Path, flows int, op verbs.WROpcode, rttNs ...int64) {
+// play runs a path with each control, and prints a row for each. Each flow begins apart ns after the one before.
+func (c *controlPage) play(name string, s Path, flows int, op verbs.WROpcode, apart int64, rttNs ...int64) {
 	for _, a := range controls {
 		if c.err != nil {
 			return
 		}
 		s.Flows, s.Seed = flowsOf(flows, cc.Config{Algorithm: a}, rttNs...), 1
 		for i := range s.Flows {
-			s.Flows[i].Op = op
+			s.Flows[i].Op, s.Flows[i].StartNs = op, int64(i)*apart
 		}
 		var r *PathResult
 		if r, c.err = RunPath(&s); c.err == nil {
@@ -72,7 +75,8 @@ func ControlPage(progress func(string)) (map[string][]byte, error) {
 
 Made by ` + "`make sim-report`" + `; don't edit. The engine that runs is the real one; a run depends on its seed alone.
 No packet is marked. The bottleneck has a queue that drops what does not fit. Messages of 64 KiB are always queued, nothing
-but control or its window bounds a flow, and figures are of the time after one second. Lengths of the queue are in packets.
+but control or its window bounds a flow. Figures are of the time after one second, or after the last flow has begun. Lengths of the
+queue are in packets.
 "none" is the default, "delay" is ` + "`--cc delay`" + `.
 
 ## A flow alone
@@ -101,7 +105,7 @@ but control or its window bounds a flow, and figures are of the time after one s
 			if x.noise > 0 {
 				s.Noise = Noise{EveryNs: 10 * Millisecond, LeastNs: Millisecond, MostNs: 3 * Millisecond}
 			}
-			c.play(x.name+map[verbs.WROpcode]string{verbs.WRWrite: ", WRITE", verbs.WRRead: ", READ"}[op], s, 1, op, x.rtt*Millisecond)
+			c.play(x.name+opNames[op], s, 1, op, 0, x.rtt*Millisecond)
 		}
 	}
 	c.p(`
@@ -109,16 +113,21 @@ The most is %.0f Mb/s where the path has 200.
 
 ## Flows beside each other
 
-200 Mb/s and a queue of 100 packets. All begin at once.
+200 Mb/s and a queue of 100 packets. All begin at once, or each 100 ms after the one before.
 
 | flows | control | Mb/s | Jain | least | most | dropped | queue p50 | p99 |
 |---|---|---|---|---|---|---|---|---|`, 200.*1024/wireBytes)
 	s := Path{Rate: 200 * cc.Mbps, Queue: 100, DurationNs: 3000 * Millisecond, WarmupNs: 1000 * Millisecond}
 	for _, n := range []int{2, 4, 8, 16} {
-		c.play(fmt.Sprintf("%d, 1 ms", n), s, n, verbs.WRWrite, Millisecond)
+		c.play(fmt.Sprintf("%d, 1 ms", n), s, n, verbs.WRWrite, 0, Millisecond)
 	}
 	for _, n := range []int{2, 4} {
-		c.play(fmt.Sprintf("%d, 2 and 10 ms", n), s, n, verbs.WRWrite, 2*Millisecond, 10*Millisecond)
+		c.play(fmt.Sprintf("%d, 2 and 10 ms", n), s, n, verbs.WRWrite, 0, 2*Millisecond, 10*Millisecond)
+	}
+	for _, n := range []int{4, 16} {
+		s.WarmupNs = int64(n) * 100 * Millisecond
+		s.DurationNs = s.WarmupNs + 2000*Millisecond
+		c.play(fmt.Sprintf("%d, 1 ms, 100 ms apart", n), s, n, verbs.WRWrite, 100*Millisecond, Millisecond)
 	}
 	c.p(`
 ## Beside a TCP flow
@@ -134,7 +143,9 @@ it, and version 1 of BBR.
 			queue int
 		}{{1, 100}, {10, 300}} {
 			s := Path{Rate: 200 * cc.Mbps, Queue: x.queue, Beside: beside, DurationNs: 11000 * Millisecond, WarmupNs: 1000 * Millisecond}
-			c.play(fmt.Sprintf("%s, %d ms, queue %d", beside, x.rtt, x.queue), s, 1, verbs.WRWrite, x.rtt*Millisecond)
+			for _, op := range []verbs.WROpcode{verbs.WRWrite, verbs.WRRead} {
+				c.play(fmt.Sprintf("%s, %d ms, queue %d", beside, x.rtt, x.queue)+opNames[op], s, 1, op, 0, x.rtt*Millisecond)
+			}
 		}
 	}
 	c.p(`
