@@ -4,6 +4,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/goroce/goroce/cmd/verbs/tests/cprog"
 )
 
 // Programs that are built with a sanitizer, whose runtime is a library of its own (gcc) or a part
@@ -25,7 +27,7 @@ func TestSanitizers(t *testing.T) {
 				if err != nil {
 					t.Skipf("%s cannot build it: %v\n%s", compiler, err, b)
 				}
-				if out, errs, code := run(t, libs, env, exe); code != 0 || out+errs != "" {
+				if out, errs, code := cprog.Run(t, libs, env, exe); code != 0 || out+errs != "" {
 					t.Errorf("ended with %d, and said:\n%s%s", code, out, errs)
 				}
 			})

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goroce/goroce/cmd/verbs/tests/cprog"
 	"github.com/goroce/goroce/roce/stat"
 )
 
@@ -34,7 +35,7 @@ func TestStat(t *testing.T) {
 	}
 	for name, want := range map[string]int{"GOROCE_STAT=1": 2, "GOROCE_STAT=0": 0, "GOROCE_STAT=": 0} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(context.Background(), hangs)
+			ctx, cancel := context.WithTimeout(context.Background(), cprog.Hangs)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, exe)
 			cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+libs, "GOROCE_ADDR=127.0.0.1,127.0.0.2", name)

@@ -1,127 +1,22 @@
 package tests
 
 import (
-	"bytes"
-	"context"
 	"debug/elf"
-	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/cmd/verbs/tests/cprog"
 )
 
-// The programs are run in a network namespace of their own where the kernel allows it.
-const inNamespace = "GOROCE_TEST_NAMESPACE"
+func TestMain(m *testing.M) { cprog.Main(m) }
 
-func TestMain(m *testing.M) {
-	if os.Getenv(inNamespace) == "" {
-		if code, ok := again(); ok {
-			os.Exit(code)
-		}
-	} else if err := loopbackUp(); err != nil {
-		fmt.Fprintln(os.Stderr, "the namespace has no loopback interface:", err)
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
-}
-
-// again runs the tests in a namespace; ok is false if there cannot be one.
-func again() (code int, ok bool) {
-	self, err := os.Executable()
-	if err != nil {
-		return 0, false
-	}
-	cmd := exec.Command(self, os.Args[1:]...)
-	cmd.Env = append(os.Environ(), inNamespace+"=1")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}},
-		Pdeathsig:   syscall.SIGKILL,
-	}
-	if err := cmd.Start(); err != nil {
-		return 0, false
-	}
-	if err := cmd.Wait(); err != nil {
-		return 1, true
-	}
-	return 0, true
-}
-
-func loopbackUp() error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	r, err := unix.NewIfreq("lo")
-	if err != nil {
-		return err
-	}
-	r.SetUint16(unix.IFF_UP)
-	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, r)
-}
-
-// libraries builds them once, and returns where they are.
 func libraries(t *testing.T) string {
 	t.Helper()
-	if _, err := exec.LookPath("gcc"); err != nil {
-		t.Skip("gcc is not installed")
-	}
-	check := exec.Command("gcc", "-E", "-x", "c", "-o", os.DevNull, "-")
-	check.Stdin = strings.NewReader("#include <infiniband/verbs.h>\n")
-	if out, err := check.CombinedOutput(); err != nil {
-		t.Skipf("the headers of libibverbs-dev are not installed: %s", out)
-	}
-	out, err := filepath.Abs("../../../bin/verbs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b, err := exec.Command("make", "-C", "..", "OUT="+out).CombinedOutput(); err != nil {
-		t.Fatalf("make: %v\n%s", err, b)
-	}
-	return out
-}
-
-// compile builds one of the programs against the system's libibverbs, as any program is.
-func compile(t *testing.T, name string) string {
-	t.Helper()
-	exe := filepath.Join(t.TempDir(), name)
-	if b, err := exec.Command("gcc", "-std=gnu11", "-g", "-O1", "-Wall", "-Wno-unused-function", "-pthread", "-o", exe, filepath.Join("programs", name+".c"), "-libverbs", "-ldl").CombinedOutput(); err != nil {
-		t.Fatalf("gcc: %v\n%s", err, b)
-	}
-	return exe
-}
-
-// A program that takes as long hangs.
-const hangs = 2 * time.Minute
-
-// run runs a program on these libraries, and returns its output and how it ended.
-func run(t *testing.T, libs string, env []string, exe string, args ...string) (out, errs string, code int) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), hangs)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, exe, args...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	cmd.Env = append(append(os.Environ(), "LD_LIBRARY_PATH="+libs, "GOROCE_ADDR=127.0.0.1,127.0.0.2"), env...)
-	err := cmd.Run()
-	if ctx.Err() != nil {
-		t.Fatalf("%s hangs\n%s%s", filepath.Base(exe), &stdout, &stderr)
-	}
-	if err != nil && cmd.ProcessState == nil {
-		t.Fatal(err)
-	}
-	return stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()
+	return cprog.Libraries(t, "..", "infiniband/verbs.h", "libibverbs-dev")
 }
 
 // Each program checks by itself, and says what is wrong.
@@ -142,10 +37,10 @@ func TestPrograms(t *testing.T) {
 	hook := "LD_PRELOAD=" + filepath.Join(libs, "libgoroce_hook.so")
 	for _, source := range sources {
 		name := strings.TrimSuffix(filepath.Base(source), ".c")
-		exe := compile(t, name)
+		exe := cprog.Compile(t, source, "-libverbs", "-ldl")
 		for mode, env := range map[string][]string{"plain": nil, "polling": {"GOROCE_POLLING=1"}, "hook": {hook}} {
 			t.Run(name+"/"+mode, func(t *testing.T) {
-				out, errs, code := run(t, libs, env, exe)
+				out, errs, code := cprog.Run(t, libs, env, exe)
 				if w := want[name]; code != w.code || out != w.out || errs != w.stderrs {
 					t.Errorf("ended with %d, and said:\n%s%swant %d, and:\n%s%s", code, out, errs, w.code, w.out, w.stderrs)
 				}
@@ -211,7 +106,7 @@ func TestSymbols(t *testing.T) {
 // A core that is missing, or an address that is not this machine's, is said in one line.
 func TestOneLine(t *testing.T) {
 	libs := libraries(t)
-	exe := compile(t, "dlvsym")
+	exe := cprog.Compile(t, "programs/dlvsym.c", "-libverbs", "-ldl")
 	alone := t.TempDir()
 	lib, err := os.ReadFile(filepath.Join(libs, "libibverbs.so.1"))
 	if err != nil {
@@ -233,7 +128,7 @@ func TestOneLine(t *testing.T) {
 			if name == "unknown link" {
 				env = append(env, "GOROCE_LINK=carrier-pigeon")
 			}
-			_, errs, code := run(t, c.libs, env, exe)
+			_, errs, code := cprog.Run(t, c.libs, env, exe)
 			lines := strings.Split(strings.TrimSpace(errs), "\n")
 			if code == 0 || len(lines) != 2 || !strings.HasPrefix(lines[0], "goroce: ") || !strings.Contains(lines[0], c.want) {
 				t.Errorf("ended with %d, and said:\n%s", code, errs)

@@ -1,124 +1,33 @@
 package cm
 
 import (
-	"bytes"
-	"context"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/goroce/goroce/cmd/verbs/tests/cprog"
 )
 
-// The programs run in a network namespace of their own where the kernel allows it.
-const inNamespace = "GOROCE_TEST_NAMESPACE"
+func TestMain(m *testing.M) { cprog.Main(m) }
 
-func TestMain(m *testing.M) {
-	if os.Getenv(inNamespace) == "" {
-		if code, ok := again(); ok {
-			os.Exit(code)
-		}
-	} else if err := loopbackUp(); err != nil {
-		fmt.Fprintln(os.Stderr, "the namespace has no loopback interface:", err)
-		os.Exit(1)
-	}
-	os.Exit(m.Run())
-}
-
-// again runs the tests in a namespace; ok is false if there cannot be one.
-func again() (code int, ok bool) {
-	self, err := os.Executable()
-	if err != nil {
-		return 0, false
-	}
-	cmd := exec.Command(self, os.Args[1:]...)
-	cmd.Env = append(os.Environ(), inNamespace+"=1")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}},
-		Pdeathsig:   syscall.SIGKILL,
-	}
-	if err := cmd.Start(); err != nil {
-		return 0, false
-	}
-	if err := cmd.Wait(); err != nil {
-		return 1, true
-	}
-	return 0, true
-}
-
-func loopbackUp() error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	r, err := unix.NewIfreq("lo")
-	if err != nil {
-		return err
-	}
-	r.SetUint16(unix.IFF_UP)
-	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, r)
-}
-
-// libraries builds them, and returns where they are.
 func libraries(t *testing.T) string {
 	t.Helper()
-	if _, err := exec.LookPath("gcc"); err != nil {
-		t.Skip("gcc is not installed")
-	}
-	check := exec.Command("gcc", "-E", "-x", "c", "-o", os.DevNull, "-")
-	check.Stdin = strings.NewReader("#include <rdma/rsocket.h>\n#include <rdma/rdma_verbs.h>\n")
-	if out, err := check.CombinedOutput(); err != nil {
-		t.Skipf("the headers of librdmacm-dev are not installed: %s", out)
-	}
-	out, err := filepath.Abs("../../../../bin/verbs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b, err := exec.Command("make", "-C", "../..", "OUT="+out).CombinedOutput(); err != nil {
-		t.Fatalf("make: %v\n%s", err, b)
-	}
-	return out
+	return cprog.Libraries(t, "../..", "rdma/rsocket.h", "librdmacm-dev")
 }
 
-// compile builds one of the programs against the system's libraries, as any program is.
 func compile(t *testing.T, source string) string {
 	t.Helper()
-	exe := filepath.Join(t.TempDir(), strings.TrimSuffix(filepath.Base(source), ".c"))
-	cmd := exec.Command("gcc", "-std=gnu11", "-g", "-O1", "-Wall", "-Wno-unused-function", "-pthread", "-o", exe, source, "-lrdmacm", "-libverbs")
-	if b, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("gcc: %v\n%s", err, b)
-	}
-	return exe
+	return cprog.Compile(t, source, "-lrdmacm", "-libverbs")
 }
-
-// A program that takes as long hangs.
-const hangs = 2 * time.Minute
 
 // run runs a program; it is to end well and say nothing.
 func run(t *testing.T, libs string, env []string, exe string, args ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), hangs)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, exe, args...)
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	cmd.Env = append(append(os.Environ(), "LD_LIBRARY_PATH="+libs, "GOROCE_ADDR=127.0.0.1,127.0.0.2"), env...)
-	err := cmd.Run()
-	switch {
-	case ctx.Err() != nil:
-		t.Fatalf("%s hangs\n%s", filepath.Base(exe), &out)
-	case err != nil, out.Len() > 0:
-		t.Errorf("%v\n%s", err, &out)
+	if out, errs, code := cprog.Run(t, libs, env, exe, args...); code != 0 || out+errs != "" {
+		t.Errorf("%s ended with %d\n%s%s", filepath.Base(exe), code, out, errs)
 	}
 }
 

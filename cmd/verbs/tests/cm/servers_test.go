@@ -11,12 +11,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/goroce/goroce/cmd/verbs/tests/cprog"
 )
 
 // server starts a program on rsockets and returns when it listens. It is ended with the test.
 func server(t *testing.T, env []string, argv ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), hangs)
+	ctx, cancel := context.WithTimeout(context.Background(), cprog.Hangs)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Dir = t.TempDir()
@@ -47,7 +49,7 @@ func server(t *testing.T, env []string, argv ...string) {
 // client runs one and returns its output.
 func client(t *testing.T, env []string, input string, argv ...string) []byte {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), hangs)
+	ctx, cancel := context.WithTimeout(context.Background(), cprog.Hangs)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), env...)
