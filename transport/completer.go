@@ -145,12 +145,18 @@ func (sq *requester) progress(now int64, from ib.PSN, run bool) {
 	if sq.kept.n != 0 {
 		sq.kept.passed(sq.qp.e, from, sq.una)
 	}
+	behind := 0
 	if run {
-		sq.win.onRun(n)
+		// The packets of a run behind the timed one open the window by what that shows.
+		if sq.rtt.timing {
+			behind = max(n-1-span(from, sq.rtt.psn), 0)
+		}
+		sq.win.onRun(n - behind)
 	} else {
 		sq.win.onAck(n)
 	}
 	trip, late := sq.retry.onProgress(sq, now)
+	sq.win.onRun(behind)
 	if sq.watching() {
 		sq.passedMissing(now, from)
 	}

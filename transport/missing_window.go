@@ -97,7 +97,7 @@ func (sq *requester) endRound(now int64, responses bool) {
 	}
 	x.wasSize, w.before = 0, 0
 	if most := max(x.got>>w.long, minWindow); most < w.size {
-		w.size, w.acked = most, 0
+		w.size, w.acked, w.idle = most, 0, false
 		sq.roomLost(now, responses)
 	}
 }

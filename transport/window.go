@@ -4,7 +4,8 @@ import "github.com/goroce/goroce/ib"
 
 // window bounds the packets sent, or requested by READs, and not acknowledged, because a datagram
 // receiver has a socket buffer and no back pressure. A loss halves it, single losses that are
-// resent alone take 3/10, a timeout leaves a quarter, and each acknowledged window adds a packet.
+// resent alone take 3/10, a timeout leaves a quarter, and each acknowledged window adds a packet, or
+// a quarter of the window while round trips show that the path is not full.
 type window struct {
 	size     int // packets
 	max      int
@@ -15,6 +16,7 @@ type window struct {
 	// with a small MTU has more packets for the same bytes. This holds only if the packets travel
 	// as large datagrams; a receiver that gets each by itself has as many packets to handle.
 	long uint8
+	idle bool // no loss since, and the last round trip was so short that nothing was queued
 	// Control by delay: doubling says that the window doubles each round trip at the start of a
 	// connection; ruled says that control sets the window, and losses do not change it.
 	doubling, ruled bool
@@ -87,7 +89,11 @@ func (w *window) onAck(n int) {
 	}
 	if w.acked += n; w.acked >= w.size {
 		w.acked = 0
-		w.size++
+		more := 1
+		if w.idle {
+			more = max(w.size>>(2+w.long), 1)
+		}
+		w.size = min(w.size+more, w.max)
 	}
 }
 
@@ -121,7 +127,7 @@ func (w *window) onLossOfFew() {
 	if w.ruled {
 		return
 	}
-	w.doubling = false
+	w.doubling, w.idle = false, false
 	w.size = max(w.size-w.size*3/10, min(minWindow, w.max))
 	w.acked = 0
 }
@@ -139,7 +145,7 @@ func (w *window) shrink(by int) {
 	if w.ruled {
 		return
 	}
-	w.doubling = false
+	w.doubling, w.idle = false, false
 	w.size = max(w.size/by, min(minWindow, w.max))
 	w.acked = 0
 }

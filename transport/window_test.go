@@ -141,3 +141,27 @@ func TestWindowExplicit(t *testing.T) {
 	require.NoError(t, l.a.qp.Modify(l.now, QPAttr{MaxUnackedPackets: 210}, AttrWindow))
 	require.Equal(t, 0, l.unacked(), "the window has grown only as far as the connection has shown to bear")
 }
+
+// Without a loss since, a window grows by a quarter of itself for each round trip as short as the shortest, and by a
+// packet, which may count as several, for each that is not.
+func TestWindowGrows(t *testing.T) {
+	for _, long := range []uint8{0, maxLong} {
+		w := window{size: 80, max: 256, long: long}
+		round := func() int {
+			for range 80 << long / 16 {
+				w.onRun(16)
+			}
+			return w.size
+		}
+		require.Less(t, round(), 80+5)
+		w.size, w.acked, w.idle = 80, 0, true
+		require.InDelta(t, 100, round(), 6)
+		for range 20 {
+			round()
+		}
+		require.Equal(t, w.max, w.size)
+		w.onLossOfFew()
+		size := w.size
+		require.Less(t, round(), size+5, "what was known of the path was wrong")
+	}
+}

@@ -3,6 +3,7 @@ package simreport
 import (
 	"math/rand/v2"
 
+	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/sim"
 )
 
@@ -21,6 +22,14 @@ type noisyLink struct {
 	progress func()
 	until    int64 // of a stall
 	missed   bool
+	runs     bool // of packets are one datagram
+}
+
+// Capabilities are those of the host.
+func (x *noisyLink) Capabilities() link.Capabilities {
+	c := x.Link.Capabilities()
+	c.GSO = x.runs
+	return c
 }
 
 // noisy returns a host with noise.

@@ -29,6 +29,7 @@ type Path struct {
 	Beside     string  // a TCP flow that is there from the start, too, with the round trip of the first: Cubic or BBR
 	Noise      Noise   // of all hosts
 	RED        sim.RED // zero: no packet is marked
+	Runs       bool    // hosts send runs of packets as one datagram
 	SmallNs    int64   // there is a message of 64 bytes so often, from a host of its own; 0: none
 	CNPNs      int64   // gap between CNPs
 	DurationNs int64
@@ -146,6 +147,7 @@ func (r *pathRig) host(rttNs int64) (*noisyLink, error) {
 		return nil, err
 	}
 	r.hosts = append(r.hosts, noisy(l, r.s.Noise, r.s.Seed, i))
+	r.hosts[i].runs = r.s.Runs
 	return r.hosts[i], nil
 }
 

@@ -46,6 +46,20 @@ func TestDelayFillsThePath(t *testing.T) {
 	require.Zero(t, r.Dropped)
 }
 
+// A window that the first burst has made small fills the path again within a second: while nothing is queued it grows
+// by a quarter of itself for each round trip, not by a few packets, of which a long path has room for hundreds.
+func TestWindowFillsAgain(t *testing.T) {
+	for _, op := range []verbs.WROpcode{verbs.WRWrite, verbs.WRRead} {
+		s := &Path{
+			Rate: 100 * cc.Mbps, Queue: 400, Loss: 0.0001, Runs: true, Flows: []PathFlow{{RTTNs: 40 * Millisecond, Op: op}},
+			DurationNs: 2000 * Millisecond, WarmupNs: 1000 * Millisecond,
+		}
+		r := runPath(t, s)
+		t.Logf("%v: %.1f of %.1f Mb/s, %.2f %% dropped", op, r.Total, r.PayloadMax, 100*r.Dropped)
+		require.Greater(t, r.Total, 0.95*r.PayloadMax, op)
+	}
+}
+
 // Flows that begin at once into a queue of 100 packets share the path, and drop next to nothing
 // after a second.
 func TestDelayShares(t *testing.T) {
