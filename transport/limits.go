@@ -34,6 +34,12 @@ const (
 	// a datagram of its own and costs as much as 15 packets of 4096 bytes that share one. rdma_rxe
 	// uses 65; with 16, loopback was a third slower.
 	DefaultAckReqInterval = 64
+	// farShift is the logarithm of how many answers are requested per window on a long path, where no
+	// round trip was shorter than farNs, and if control by delay rules the window; nearShift is that
+	// of others.
+	farShift  = 3
+	nearShift = 1
+	farNs     = 5e6
 	// maxTuningTime bounds the times of Tuning.
 	maxTuningTime = time.Minute
 	// DefaultLossProbeNs is the least time without an answer before the last packet is sent again.

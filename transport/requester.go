@@ -323,13 +323,10 @@ func (sq *requester) fits(w *sendWQE) bool {
 		return false
 	}
 	// A READ brings as many packets as the window has room for. The next request waits for half the
-	// window, or for room for the rest of the READ, so that it is not a tiny one. With control by
-	// delay an eighth suffices, as the path would be idle meanwhile.
-	left, parts := int(w.npkts-sq.curPkt), 2
-	if sq.win.ruled {
-		parts = ruledAsks
-	}
-	return left <= room || parts*room >= sq.win.bound(w)
+	// window, or for room for the rest of the READ, so that it is not a tiny one. On a long path or
+	// with control by delay an eighth suffices, as the path would be idle meanwhile.
+	left := int(w.npkts - sq.curPkt)
+	return left <= room || room<<sq.askShift() >= sq.win.bound(w)
 }
 
 // room returns how many packets of w the window admits now.

@@ -264,16 +264,30 @@ func (sq *requester) moved(now int64, w *sendWQE, n uint32, ackReq bool) {
 	}
 }
 
-// wantsAck reports whether a packet inside a message requests an ACK: at least every interval,
-// twice per window and four times per room at the peer, and the last one that is admitted, which
+// wantsAck reports whether a packet inside a message requests an ACK: at least every interval, some
+// times per window and four times per room at the peer, and the last one that is admitted, which
 // would otherwise wait for the timer.
 func (sq *requester) wantsAck(w *sendWQE) bool {
-	win := &sq.win
 	if sq.askNow || sq.cost != 0 && (sq.sinceAck+1)*sq.cost >= sq.flight.size/4 {
 		return true
 	}
-	bound := win.bound(w)
-	return sq.sinceAck+1 >= min(win.interval(w), max(bound/2, 1)) || sq.room(w) <= 1
+	return sq.sinceAck+1 >= sq.askEvery(w) || sq.room(w) <= 1
+}
+
+// askEvery returns the most packets of w between two that request an ACK.
+func (sq *requester) askEvery(w *sendWQE) int {
+	return min(sq.win.interval(w), max(sq.win.bound(w)>>sq.askShift(), 1))
+}
+
+// askShift says how many answers are requested per window, at least: 1<<askShift. What an answer
+// admits leaves at once, and its last packet, which requests the next one, waits for the others on
+// the slowest cable. With two per window a long path is idle meanwhile. If losses have reduced the
+// window, it is the path that limits.
+func (sq *requester) askShift() int {
+	if w := &sq.win; w.ruled || sq.rtt.least >= farNs && w.size == w.max {
+		return farShift
+	}
+	return nearShift
 }
 
 // lost fails a request whose memory was taken away while it was being sent.

@@ -67,10 +67,8 @@ func (sq *requester) repeat(now int64, w *sendWQE, batch []TxPacket) int {
 // repetitions returns how many packets of w, at most n, may be sent now without requesting an
 // answer, and what each costs of the peer's room.
 func (sq *requester) repetitions(w *sendWQE, n int) (packets, cost int) {
-	win := &sq.win
-	bound := win.bound(w)
 	n = min(n, int(w.npkts-sq.curPkt)-1, // not the last
-		min(win.interval(w), max(bound/2, 1))-1-sq.sinceAck, sq.room(w)-1)
+		sq.askEvery(w)-1-sq.sinceAck, sq.room(w)-1)
 	if n <= 0 || !sq.bounded() {
 		return n, 0
 	}

@@ -49,9 +49,6 @@ func newWindow(qp *QP) window {
 	return w
 }
 
-// ruledAsks is how many answers are requested per window that control by delay rules.
-const ruledAsks = 8
-
 // limit applies the bound from attribute, tuning or default.
 func (w *window) limit(qp *QP) {
 	if w.ruled {
@@ -100,7 +97,7 @@ func (w *window) onAck(n int) {
 // rule sets the window to n packets, and lets nothing else change it until release.
 func (w *window) rule(n int) {
 	w.size, w.max, w.long, w.ruled, w.doubling = n, n, 0, true, false
-	w.ackEvery = max(n/ruledAsks, 1)
+	w.ackEvery = max(n>>farShift, 1)
 }
 
 // release restores the full window.
