@@ -174,7 +174,7 @@ func (r *responder) execute(now int64, p *ib.Packet, info *ib.OpcodeInfo) {
 		v = r.checkRights(p, info)
 	}
 	if v == pass {
-		v = r.checkResources(info)
+		v = r.checkResources(p, info)
 	}
 	if v == pass {
 		v = r.checkLength(p, info)

@@ -50,11 +50,11 @@ func (r *responder) checkRights(p *ib.Packet, info *ib.OpcodeInfo) verdict {
 
 // checkResources claims what a request uses up (IBTA 9.7.4.1.4): a receive request for the first
 // packet of a SEND and the last of a WRITE with immediate, and room for READs and atomics.
-func (r *responder) checkResources(info *ib.OpcodeInfo) verdict {
+func (r *responder) checkResources(p *ib.Packet, info *ib.OpcodeInfo) verdict {
 	switch info.Op {
 	case ib.OpSend:
 		if info.Pos&ib.First != 0 {
-			return r.takeBuffers()
+			return r.takeBuffers(len(p.Payload))
 		}
 	case ib.OpWrite:
 		if info.Headers&ib.HasImmDt != 0 && !r.takeRecv() {

@@ -13,11 +13,18 @@ func (r *responder) takeRecv() bool {
 	return r.msg.recv != nil
 }
 
-// takeBuffers takes the receive request of a SEND and checks its buffers. On the unreliable
-// transports it may reuse the request of a broken message.
-func (r *responder) takeBuffers() verdict {
+// takeBuffers takes the receive request of a SEND whose first packet places n bytes, and checks its
+// buffers. A message of no bytes touches none, so that their keys do not count: rxe and cards
+// complete it, and libfabric's fi_shared_ctx receives it with key 0. On the unreliable transports
+// it may reuse the request of a broken message.
+func (r *responder) takeBuffers(n int) verdict {
 	if !r.takeRecv() {
 		return notReady
+	}
+	if n == 0 {
+		r.msg.sgl.Reset()
+		r.msg.cur = mem.Cursor{}
+		return pass
 	}
 	qp := r.qp
 	pd := qp.pd

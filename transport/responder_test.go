@@ -45,6 +45,20 @@ func TestSendOfNothing(t *testing.T) {
 	require.Equal(t, []WC{{ID: 1, Opcode: WCRecv, QPN: rigQPN, Flags: WCWithImm, Imm: 5}}, r.wcs())
 }
 
+// A SEND of nothing touches no buffer: it completes whatever their keys are, as on rxe. libfabric's
+// fi_shared_ctx posts its receives with key 0, and its clients send nothing.
+func TestSendOfNothingNeedsNoKey(t *testing.T) {
+	for _, srq := range []bool{false, true} {
+		r := newRig(t, rigOpts{srq: srq})
+		r.post(1, 8, 8)
+		require.NoError(t, r.recv.Deregister(nil))
+		r.send(ib.RCSendOnly, nil)
+		r.want("ACK 100 msn 1")
+		require.Equal(t, []WC{{ID: 1, Opcode: WCRecv, QPN: rigQPN}}, r.wcs())
+		require.Equal(t, StateRTR, r.qp.State())
+	}
+}
+
 // IBTA 9.2.3: the event that a CQ armed for solicited completions makes.
 func TestSolicitedEvent(t *testing.T) {
 	r := newRig(t, rigOpts{rts: true})

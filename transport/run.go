@@ -159,7 +159,7 @@ func (r *responder) handleRun(now int64, p *ib.Packet, rx []RxPacket) {
 		var v verdict
 		if info.Op == ib.OpWrite {
 			v = r.doWrite(p, info)
-		} else if v = r.takeBuffers(); v == pass {
+		} else if v = r.takeBuffers(len(p.Payload)); v == pass {
 			v = r.doSend(p, info)
 		}
 		if v != pass {

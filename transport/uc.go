@@ -25,7 +25,7 @@ func (qp *QP) handleUC(now int64, p *ib.Packet) {
 		return
 	}
 	if v = r.checkRights(p, info); v == pass {
-		v = r.checkResources(info)
+		v = r.checkResources(p, info)
 	}
 	if v == pass {
 		v = r.checkLength(p, info)

@@ -98,11 +98,21 @@ func TestUCBadBuffers(t *testing.T) {
 	r.post(1, 100, 100)
 	r.post(2, 100, 100)
 	require.NoError(t, r.recv.Deregister(nil))
-	r.send(ib.UCSendOnly, nil)
+	r.send(ib.UCSendOnly, []byte{1})
 	wcs := r.wcs()
 	require.Equal(t, WCLocalProtErr, wcs[0].Status)
 	require.Equal(t, WCFlushErr, wcs[1].Status)
 	require.Equal(t, StateErr, r.qp.State())
+}
+
+// A SEND without data touches no buffer, and completes whatever their keys are, as on rxe.
+func TestUCBuffersOfNothing(t *testing.T) {
+	r := ucRig(t)
+	r.post(1, 100, 100)
+	require.NoError(t, r.recv.Deregister(nil))
+	r.send(ib.UCSendOnly, nil)
+	require.Equal(t, []WC{{ID: 1, Opcode: WCRecv, QPN: rigQPN}}, r.wcs())
+	require.Equal(t, StateRTS, r.qp.State())
 }
 
 // A held receive request is flushed once and not lost.

@@ -15,7 +15,7 @@ func (qp *QP) handleUD(now int64, p *ib.Packet, rx *RxPacket) {
 		r.drop(now, p, "length")
 		return
 	}
-	v := r.takeBuffers()
+	v := r.takeBuffers(ib.GRHBytes + n)
 	if v == pass {
 		v = r.doDatagram(p, info, rx)
 	}
