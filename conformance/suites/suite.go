@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,6 +23,8 @@ type Suite struct {
 	About string
 	// Package, Version and Release are the source: a source package of Debian, and the release that has this version.
 	Package, Version, Release string
+	// Archive is where the source is if Debian has none, which is then fetched from there. Package is the name of the project.
+	Archive string
 	// Needs is what building and running it needs of this machine.
 	Needs []lab.Need
 	// Build is a script for sh -e that builds it, in the folder of the source.
@@ -45,7 +48,9 @@ type Turn struct {
 }
 
 // All are the suites.
-func All() []Suite { return []Suite{ucx(), fabtests(), perftest(), pyverbs(), iser(), fio(), mpi()} }
+func All() []Suite {
+	return []Suite{ucx(), fabtests(), perftest(), pyverbs(), iser(), fio(), mpi(), imb(), valkey()}
+}
 
 // Names are those of all suites.
 func Names() (names []string) {
@@ -86,6 +91,25 @@ func (s Suite) Root(ctx context.Context, logf func(string, ...any)) (*lab.Root, 
 	return root, err
 }
 
+// fetch fetches the source, unless it is there, and returns its archive.
+func (s Suite) fetch(ctx context.Context, top string, logf func(string, ...any)) (string, error) {
+	if s.Archive == "" {
+		return lab.FetchSource(ctx, top, s.Release, s.Package, s.Version, logf)
+	}
+	file := filepath.Join(top, s.Name+"-"+path.Base(s.Archive))
+	if _, err := os.Stat(file); err == nil {
+		return file, nil
+	}
+	if err := os.MkdirAll(top, 0o755); err != nil {
+		return "", err
+	}
+	logf("downloading %s", s.Archive)
+	if out, err := exec.CommandContext(ctx, "curl", "-fsSL", "-o", file+".part", s.Archive).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("suites: curl %s: %w: %s (-sources names a folder that has %s.tar.gz)", s.Archive, err, out, s.Name)
+	}
+	return file, os.Rename(file+".part", file)
+}
+
 // builtStamp is the file that says by which script a folder was built.
 const builtStamp = ".goroce-built"
 
@@ -99,7 +123,7 @@ func (s Suite) Prepare(ctx context.Context, archive string, logf func(string, ..
 	top := filepath.Join(cache, "suites")
 	dir = filepath.Join(top, s.Name+"-"+s.Version)
 	if archive == "" {
-		if archive, err = lab.FetchSource(ctx, top, s.Release, s.Package, s.Version, logf); err != nil {
+		if archive, err = s.fetch(ctx, top, logf); err != nil {
 			return "", err
 		}
 	}

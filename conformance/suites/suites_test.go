@@ -268,3 +268,41 @@ func TestMPI(t *testing.T) {
 		require.Equal(t, c.want, got, c.said)
 	}
 }
+
+// What a benchmark of Intel's says: the last column of its table is how wrong the data are, and there may be none.
+func TestIMBVerdict(t *testing.T) {
+	const head, data, bare = "       #bytes #repetitions      t[usec]   Mbytes/sec      defects\n", "            8           10       101.20         0.08         0.00\n",
+		" #repetitions  t_min[usec]  t_max[usec]\n           10       101.20       103.10\n"
+	for _, c := range []struct {
+		said string
+		end  error
+		want Outcome
+	}{
+		{head + data + "\n\n# " + imbEnd + "\n\n", nil, Pass},
+		{bare + "\n# " + imbEnd + "\n", nil, Pass},
+		{head + data + strings.Replace(data, "0.00\n", "1.00\n", 1) + "\n# " + imbEnd + "\n", nil, Fail},
+		{head + "            8           10       101.20         0.08         nan\n\n# " + imbEnd + "\n", nil, Fail},
+		{head + data, nil, Fail},
+		{head + data + "\n# " + imbEnd + "\n", errLong, Fail},
+	} {
+		got, _ := imbVerdict(c.said, c.end)
+		require.Equal(t, c.want, got, c.said)
+	}
+}
+
+// valkey's script ends with 0 in any case; what it says counts.
+func TestValkeyVerdict(t *testing.T) {
+	for _, c := range []struct {
+		said string
+		end  error
+		want Outcome
+	}{
+		{"Valkey Over RDMA test prepare\nValkey Over RDMA test over 10.9.0.1 [OK]\n", nil, Pass},
+		{"Valkey Over RDMA test over 10.9.0.1 [FAILED]\n", nil, Fail},
+		{"Valkey Over RDMA test over 10.9.0.1 [OK]\n", errLong, Fail},
+		{"", nil, Fail},
+	} {
+		got, _ := valkeyVerdict(c.said, c.end)
+		require.Equal(t, c.want, got, c.said)
+	}
+}

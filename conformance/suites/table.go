@@ -87,7 +87,11 @@ func count(of []Result, which func(Result) bool) (c report.Tally) {
 
 func writeSuite(b *strings.Builder, s Suite, of []Result, known []Known) {
 	ons := sites(of)
-	fmt.Fprintf(b, "\n## %s\n\n%s. Source: Debian's package %s %s.\n\n", s.Name, s.About, s.Package, s.Version)
+	source := fmt.Sprintf("Debian's package %s %s", s.Package, s.Version)
+	if s.Archive != "" {
+		source = fmt.Sprintf("%s %s, %s", s.Package, s.Version, s.Archive)
+	}
+	fmt.Fprintf(b, "\n## %s\n\n%s. Source: %s.\n\n", s.Name, s.About, source)
 	fmt.Fprint(b, "Passed, failed and skipped:\n\n")
 	t := report.Begin(b, append([]string{"tests"}, ons...)...)
 	groups := map[string]bool{}
