@@ -54,7 +54,7 @@ type QPInitAttr struct {
 	UserData any // returned by QP.UserData, for the shell
 
 	// Congestion replaces the congestion control of the engine's Tuning; nil keeps it. UD QPs have
-	// no congestion control.
+	// no congestion control, and cc.Auto means none for UC QPs.
 	Congestion *cc.Config
 }
 
@@ -89,7 +89,7 @@ type QPAttr struct {
 	RNRRetry          uint8 // 0 to 7; 7 is for ever
 	EnSQDAsyncNotify  bool
 	SQDraining        bool // query only
-	MaxUnackedPackets int  // goroce's own: limit of the send window in packets; 0 is the default
+	MaxUnackedPackets int  // goroce's own: send window in packets, also at first; 0 is the default
 	// SilenceNs, goroce's own, is how long to ask a silent peer, in nanoseconds. If RetryCnt runs
 	// out sooner, more retries follow, at most a second apart. 0: RetryCnt decides.
 	SilenceNs int64

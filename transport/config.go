@@ -37,7 +37,7 @@ type Config struct {
 // Tuning holds the protocol settings that verbs attributes do not cover. A zero field selects the
 // default of limits.go.
 type Tuning struct {
-	MaxUnackedPackets  int           // send window of a QP, packets
+	MaxUnackedPackets  int           // send window of a QP, packets, also at first
 	AckReqInterval     int           // most packets of a message without AckReq
 	LossProbe          time.Duration // least silence before a loss probe; negative: none
 	SeqNAKRearm        time.Duration // least time between two NAKs of the same gap
@@ -53,6 +53,6 @@ type Tuning struct {
 	CNPGap   time.Duration
 	CNPScope cc.Scope
 
-	// Congestion selects the congestion control of RC and UC QPs; the default is none.
+	// Congestion selects the congestion control of RC and UC QPs; the default is cc.Auto.
 	Congestion cc.Config
 }

@@ -408,7 +408,8 @@ func TestCNPOfConnectX(t *testing.T) {
 
 // The default is none: no ECT, no state, no timer.
 func TestNoCongestionControl(t *testing.T) {
-	p := newPair(t, pairConfig{})
+	tuning := transport.Tuning{Congestion: cc.Config{Algorithm: cc.None}}
+	p := newPair(t, pairConfig{tuning: [2]transport.Tuning{tuning, tuning}})
 	a, _ := p.connect(linkConfig{attr: func(_ *link, a *transport.QPAttr) { a.AV.TrafficClass = 0x61 }})
 	p.onSend = func(f *flight) { require.EqualValues(t, 0x61, f.rx.TrafficClass, "as the application says") }
 	a.post(a.write(0, 0, 4096))

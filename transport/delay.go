@@ -11,8 +11,8 @@ import (
 
 // byDelay controls congestion by round trips (cc.Delay): both for sent packets and for those that
 // READs request. A queue pair has none until a round trip exceeds the target. Before that, and once
-// control is released, only the window limits, which starts at a few packets and grows; nothing is
-// counted or paced. While control limits, it is QP.cc and rules the window.
+// control is released, only the window limits; nothing is counted or paced. While control limits, it
+// is QP.cc and rules the window. With cc.Auto it does not limit before a loss.
 type byDelay struct {
 	model  cc.Delay
 	active congestion // QP.cc
@@ -38,10 +38,6 @@ type byDelay struct {
 	idle           bool  // nothing was left to send
 	wasIdle        bool  // idle when the timed packet left
 }
-
-// startWindow is the window of a QP with control by delay when a connection begins. It doubles with
-// each round trip.
-const startWindow = 8
 
 // ceilingPackets is the most that control by delay lets a QP have in flight, unless
 // MaxUnackedPackets is set. On a long path that exceeds the window without control.
@@ -109,7 +105,7 @@ func (qp *QP) ruleWindow(now int64) {
 
 // delayTarget returns the target of control by delay, in nanoseconds.
 func (qp *QP) delayTarget() int64 {
-	if t := qp.e.cfg.Tuning.Congestion.Target; t != 0 {
+	if t := qp.control.Target; t != 0 {
 		return int64(t)
 	}
 	return int64(cc.DefaultTarget)
@@ -119,13 +115,16 @@ func (qp *QP) delayTarget() int64 {
 func (qp *QP) newByDelay(now int64) *byDelay {
 	w := &qp.sq.win
 	most, ceiling := w.max<<w.long, ceilingPackets
-	if qp.attr.MaxUnackedPackets > 0 || qp.e.cfg.Tuning.MaxUnackedPackets > 0 {
+	if qp.explicitWindow() {
 		ceiling = most
 	}
 	d := &byDelay{model: *cc.NewDelay(time.Duration(qp.delayTarget()), most, ceiling)}
 	d.model.Begin(qp.sq.rtt.least)
 	d.newsAt = now
-	if w.doubling {
+	switch {
+	case qp.control.Algorithm == cc.Auto:
+		d.model.AwaitLoss()
+	case w.doubling:
 		w.doubling = false
 		d.model.Doubt()
 	}
@@ -144,8 +143,7 @@ func (qp *QP) switchDelay(free bool) {
 		return
 	}
 	d := qp.delay
-	conf := &qp.e.cfg.Tuning.Congestion
-	d.active = congestion{ctl: &d.model, pacer: conf.NewPacer()}
+	d.active = congestion{ctl: &d.model, pacer: qp.control.NewPacer()}
 	qp.cc = &d.active
 	qp.markECT(&qp.path)
 	qp.path.Link = nil

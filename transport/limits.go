@@ -30,6 +30,9 @@ const (
 	// on one machine half of that gave WRITEs of 1 MiB little more than half the throughput.
 	// Packets of long messages count by their bytes: see longBytes.
 	DefaultMaxUnackedPackets = 256
+	// startWindow is the bound when a connection begins, unless MaxUnackedPackets is set: TCP sends
+	// about as much at first (RFC 6928).
+	startWindow = 8
 	// DefaultAckReqInterval is the most packets of a message without AckReq. An acknowledgement is
 	// a datagram of its own and costs as much as 15 packets of 4096 bytes that share one. rdma_rxe
 	// uses 65; with 16, loopback was a third slower.

@@ -51,6 +51,7 @@ type loopOptions struct {
 	gso       bool
 	room      Room
 	iova      uint64 // of the regions; 0 for their addresses
+	slowStart bool   // the window begins small
 }
 
 func newSide(t testing.TB, addr string, seed byte, o loopOptions) *side {
@@ -138,6 +139,9 @@ func (l *loop) connect(s, to *side, o loopOptions) {
 		mask |= AttrTimeout | AttrRetryCnt | AttrRNRRetry | AttrMaxRdAtomic | AttrSilence
 	}
 	require.NoError(l.t, s.qp.Modify(l.now, a, mask))
+	if !o.slowStart {
+		s.qp.OpenWindow()
+	}
 }
 
 // carry moves everything that from has to send to to, and returns how many

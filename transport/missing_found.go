@@ -118,11 +118,7 @@ func (sq *requester) onKeptMap(now int64, p *ib.Packet) bool {
 		x.newest = psn
 	}
 	if t := &sq.rtt; t.timing && span(sq.una, t.psn) < span(sq.una, sq.end) && x.at(t.psn).had {
-		if trip = !t.twice; trip {
-			t.sample(now)
-		} else {
-			t.atMost(now, sq.qp.attr.Timeout.Ns())
-		}
+		trip = t.answered(now, sq.qp.attr.Timeout.Ns())
 		sq.probe.update(sq.qp, t)
 	}
 	if p.PSN != sq.una {

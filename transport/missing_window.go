@@ -70,8 +70,7 @@ func (sq *requester) onLost(now int64, n int, responses, repeats bool) {
 		crowded, unknown = sq.crowdedBack(), sq.againNs() == 0
 	}
 	if !crowded {
-		sq.win.reopen(sq.win.before)
-		sq.win.before = 0
+		sq.win.acquit()
 		return
 	}
 	sq.roomLost(now, responses)
@@ -95,7 +94,8 @@ func (sq *requester) endRound(now int64, responses bool) {
 	if x.lost <= heavyLoss || x.lost < x.got/heavyLoss {
 		return
 	}
-	x.wasSize, w.before = 0, 0
+	x.wasSize = 0
+	w.convict()
 	if most := max(x.got>>w.long, minWindow); most < w.size {
 		w.size, w.acked, w.idle = most, 0, false
 		sq.roomLost(now, responses)

@@ -113,6 +113,9 @@ func (l *link) bringUp(until transport.QPState) {
 		a.State = s
 		require.NoError(l.p.t, l.qp.Modify(l.p.now, a, transport.AttrState|steps[i]))
 	}
+	if !l.p.slowStart && l.qp.State() == transport.StateRTS {
+		l.qp.OpenWindow()
+	}
 	l.register()
 }
 

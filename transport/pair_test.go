@@ -49,6 +49,8 @@ type pair struct {
 	tuning  [2]transport.Tuning
 	gso     [2]bool // packets of an end come in runs
 	pathMTU int
+
+	slowStart bool
 }
 
 // end is one side of a pair.
@@ -129,6 +131,8 @@ type pairConfig struct {
 	gso    [2]bool
 	mr     mem.Access // of both regions; 0 for everything but FlushPersistent
 	tracer transport.Tracer
+	// slowStart has windows begin small.
+	slowStart bool
 }
 
 const allAccess = mem.LocalWrite | mem.RemoteWrite | mem.RemoteRead | mem.RemoteAtomic | mem.FlushGlobal | mem.MWBind
@@ -137,7 +141,7 @@ func newPair(t testing.TB, c pairConfig) *pair {
 	t.Helper()
 	p := &pair{
 		t: t, delay: us, logging: true, conns: map[connKey]*conn{},
-		batch: make([]transport.TxPacket, 16), tuning: c.tuning, gso: c.gso,
+		batch: make([]transport.TxPacket, 16), tuning: c.tuning, gso: c.gso, slowStart: c.slowStart,
 	}
 	if c.mtu == 0 {
 		c.mtu = ib.MTU1024

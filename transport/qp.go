@@ -43,7 +43,8 @@ type QP struct {
 	sqDraining   bool // SQD, and not drained yet
 	gone         bool // Destroy was called
 	sigAll       bool
-	delayed      bool // congestion control by delay: see delay.go
+	delayed      bool       // congestion control by delay: see delay.go
+	control      *cc.Config // nil for UD
 
 	link    qpLink      // membership of the engine's ready list
 	cc      *congestion // nil: no congestion control, or it sets no limit
@@ -96,12 +97,13 @@ func (e *Engine) CreateQP(a QPInitAttr) (*QP, error) {
 	qp.sq.init(qp)
 	qp.resp.init(qp)
 	if a.Type != ib.UD {
-		cfg := &e.cfg.Tuning.Congestion
+		qp.control = &e.cfg.Tuning.Congestion
 		if a.Congestion != nil {
-			cfg = a.Congestion
+			own := *a.Congestion
+			qp.control = &own
 		}
-		qp.cc = newCongestion(cfg)
-		qp.delayed = cfg.Algorithm == cc.ByDelay && a.Type == ib.RC
+		qp.cc = newCongestion(qp.control)
+		qp.delayed = a.Type == ib.RC && qp.control.ByRoundTrips()
 	}
 	e.events.reserve(qp.eventRoom())
 	e.qps[n] = qp

@@ -74,16 +74,14 @@ func (r *retryState) onProgress(sq *requester, now int64) (trip, late bool) {
 	if !sq.rtt.answers(sq.una) {
 		return false, false
 	}
-	switch {
-	case sq.rtt.twice:
-		sq.rtt.atMost(now, sq.qp.attr.Timeout.Ns())
-		p.update(sq.qp, &sq.rtt)
-		return false, false
-	case sq.watching():
+	if !sq.rtt.twice && sq.watching() {
 		sq.rtt.cancel() // it may have waited for a missing packet
 		return true, true
 	}
-	sq.rtt.sample(now)
+	if !sq.rtt.answered(now, sq.qp.attr.Timeout.Ns()) {
+		p.update(sq.qp, &sq.rtt)
+		return false, false
+	}
 	sq.win.idle = sq.rtt.last <= sq.rtt.least+sq.rtt.least/8
 	p.backoff = 0
 	p.update(sq.qp, &sq.rtt)
@@ -262,9 +260,9 @@ func (sq *requester) closeForLoss(now int64) {
 func (sq *requester) narrow(unknown bool) {
 	w := &sq.win
 	if unknown || !sq.peerKeeps {
-		w.before = max(w.before, w.size)
+		w.suspect()
 	} else {
-		w.before = 0
+		w.convict()
 	}
 	if sq.peerKeeps {
 		w.onLossOfFew()

@@ -33,14 +33,27 @@ func (e *rttEstimate) start(now int64, psn ib.PSN) bool {
 // again notes that packets were sent again, perhaps the timed one.
 func (e *rttEstimate) again() { e.twice = true }
 
-// atMost takes the answer to a packet that was sent twice, or may have been. Without a sample, one
-// that comes after the ACK timeout makes the QP wait for twice as long until there is one (RFC 6298,
-// 5.5 to 5.7). With a sample the second does: a lost packet is no reason to wait.
-func (e *rttEstimate) atMost(now, timeout int64) {
+// answered takes the answer to the timed packet, and reports whether it is a sample.
+func (e *rttEstimate) answered(now, timeout int64) bool {
 	e.timing = false
 	rtt := now - e.sentAt
-	if rtt <= timeout || rtt > timeout*maxTimeouts {
-		return // it says nothing new, or the peer was away
+	switch {
+	case timeout != 0 && rtt > timeout*maxTimeouts:
+		return false // a process was stopped, or the clock has jumped
+	case e.twice:
+		e.atMost(rtt, timeout)
+		return false
+	}
+	e.sampleOf(rtt)
+	return true
+}
+
+// atMost takes the time since a packet left first that was sent twice, or may have been. Without a
+// sample, one longer than the ACK timeout makes the QP wait for twice as long until there is one
+// (RFC 6298, 5.5 to 5.7). With a sample the second does: a lost packet is no reason to wait.
+func (e *rttEstimate) atMost(rtt, timeout int64) {
+	if rtt <= timeout {
+		return
 	}
 	if e.slow = min(e.slow+1, 2); e.smoothed == 0 || e.slow > 1 {
 		e.awaits = 2 * rtt
@@ -52,12 +65,6 @@ func (e *rttEstimate) cancel() { e.timing = false }
 
 // answers reports whether una shows that the timed packet was answered: everything before una was.
 func (e *rttEstimate) answers(una ib.PSN) bool { return e.timing && una.After(e.psn) }
-
-// sample takes the time until now as a round trip.
-func (e *rttEstimate) sample(now int64) {
-	e.timing = false
-	e.sampleOf(now - e.sentAt)
-}
 
 // sampleOf takes one round trip as a sample.
 func (e *rttEstimate) sampleOf(rtt int64) {

@@ -10,11 +10,7 @@ import (
 
 // acknowledged takes a sample if una answers what is timed, as the requester does.
 func (e *rttEstimate) acknowledged(now int64, una ib.PSN) bool {
-	if !e.answers(una) {
-		return false
-	}
-	e.sample(now)
-	return true
+	return e.answers(una) && e.answered(now, 10_000)
 }
 
 // RFC 6298, with one packet timed at a time.
@@ -44,6 +40,15 @@ func TestRTTEstimate(t *testing.T) {
 	e.start(5, 0)
 	require.True(t, e.acknowledged(5, 1))
 	require.NotZero(t, e.smoothed, "known, if the clock did not move")
+	for _, took := range []int64{3600e9, 40_001} {
+		e = rttEstimate{}
+		e.start(5, 0)
+		require.False(t, e.acknowledged(5+took, 1), "a process was stopped, or the clock has jumped")
+		e.start(5, 0)
+		e.again()
+		require.False(t, e.acknowledged(5+took, 1))
+		require.Equal(t, rttEstimate{sentAt: 5, twice: true}, e)
+	}
 }
 
 // A round trip is one through a full queue if it is nearly as long as those were when packets had no room. One that is long for

@@ -5,21 +5,23 @@ import "github.com/goroce/goroce/ib"
 // window bounds the packets sent, or requested by READs, and not acknowledged, because a datagram
 // receiver has a socket buffer and no back pressure. A loss halves it, single losses that are
 // resent alone take 3/10, a timeout leaves a quarter, and each acknowledged window adds a packet, or
-// a quarter of the window while round trips show that the path is not full.
+// a quarter of the window while round trips show that the path is not full. A connection begins with
+// a few packets, because nothing is known of the path, and doubles them in each round trip until a
+// loss: a whole window would overflow a small queue before the first answer comes.
 type window struct {
 	size     int // packets
 	max      int
-	ackEvery int // packets between two AckReqs, at most
-	acked    int // packets acknowledged since the last growth
-	before   int // size before losses that may not mean lack of room; 0 if not needed
+	ackEvery int  // packets between two AckReqs, at most
+	acked    int  // packets acknowledged since the last growth
+	before   int  // size before losses that may not mean lack of room; 0 if not needed
+	begins   bool // the first of these ended the doubling
 	// For packets of long messages the bound is size<<long: bytes keep both ends busy, and a path
 	// with a small MTU has more packets for the same bytes. This holds only if the packets travel
 	// as large datagrams; a receiver that gets each by itself has as many packets to handle.
-	long uint8
-	idle bool // no loss since, and the last round trip was so short that nothing was queued
-	// Control by delay: doubling says that the window doubles each round trip at the start of a
-	// connection; ruled says that control sets the window, and losses do not change it.
-	doubling, ruled bool
+	long     uint8
+	idle     bool // no loss since, and the last round trip was so short that nothing was queued
+	doubling bool // each round trip doubles the window
+	ruled    bool // control by delay sets the window, and losses do not change it
 }
 
 // bound returns how many packets may be unacknowledged or requested when one of r is sent.
@@ -38,15 +40,19 @@ func (w *window) interval(r *sendWQE) int {
 	return w.ackEvery
 }
 
-// newWindow returns the initial window of a QP: the full one, unless control by delay starts small.
+// newWindow returns the window of a connection that begins.
 func newWindow(qp *QP) window {
 	var w window
 	w.limit(qp)
-	w.size = w.max
-	if qp.delayed {
+	if w.size = w.max; !qp.explicitWindow() {
 		w.size, w.doubling = min(startWindow, w.max), true
 	}
 	return w
+}
+
+// explicitWindow reports whether the application chose the window, which it then has at once.
+func (qp *QP) explicitWindow() bool {
+	return qp.attr.MaxUnackedPackets > 0 || qp.e.cfg.Tuning.MaxUnackedPackets > 0
 }
 
 // limit applies the bound from attribute, tuning or default.
@@ -96,7 +102,7 @@ func (w *window) onAck(n int) {
 
 // rule sets the window to n packets, and lets nothing else change it until release.
 func (w *window) rule(n int) {
-	w.size, w.max, w.long, w.ruled, w.doubling = n, n, 0, true, false
+	w.size, w.max, w.long, w.ruled, w.doubling, w.begins = n, n, 0, true, false, false
 	w.ackEvery = max(n>>farShift, 1)
 }
 
@@ -129,13 +135,32 @@ func (w *window) onLossOfFew() {
 	w.acked = 0
 }
 
-// onTimeout quarters it after no answer came at all.
+// onTimeout quarters it after no answer came at all. What was doubling doubles on, as nothing was
+// learned of the path.
 func (w *window) onTimeout() {
-	w.before = 0
+	doubling := w.doubling || w.begins
+	w.convict()
 	w.shrink(4)
+	w.doubling = doubling && !w.ruled
 }
 
-// reopen undoes reductions for losses that were not due to lack of room.
+// suspect notes, before a loss reduces the window, that it may not be due to lack of room.
+func (w *window) suspect() {
+	w.before = max(w.before, w.size)
+	w.begins = w.begins || w.doubling
+}
+
+// acquit undoes the reductions for losses that were not.
+func (w *window) acquit() {
+	w.reopen(w.before)
+	w.doubling = w.doubling || w.begins
+	w.before, w.begins = 0, false
+}
+
+// convict keeps them.
+func (w *window) convict() { w.before, w.begins = 0, false }
+
+// reopen restores an earlier size.
 func (w *window) reopen(size int) { w.size = max(w.size, min(size, w.max)) }
 
 func (w *window) shrink(by int) {

@@ -165,3 +165,33 @@ func TestWindowGrows(t *testing.T) {
 		require.Less(t, round(), size+5, "what was known of the path was wrong")
 	}
 }
+
+// While a connection begins, losses before the first round trip do not tell whether the path has
+// room. If a later one shows that it has, the window doubles on. A timeout shows nothing.
+func TestWindowBegins(t *testing.T) {
+	l := newLoop(t, loopOptions{slowStart: true})
+	w := &l.a.qp.sq.win
+	fresh := *w
+	require.Equal(t, startWindow, w.size)
+	w.suspect()
+	w.onLoss()
+	w.onAck(4)
+	require.Equal(t, startWindow/2+1, w.size)
+	w.acquit()
+	w.onAck(4)
+	require.Equal(t, startWindow+4, w.size)
+
+	w.suspect()
+	w.onLoss()
+	w.convict()
+	w.acquit()
+	size := w.size
+	w.onAck(size - 1)
+	require.Equal(t, size, w.size, "the loss was for want of room")
+
+	*w = fresh
+	w.onTimeout()
+	require.Equal(t, minWindow, w.size)
+	w.onAck(4)
+	require.Equal(t, minWindow+4, w.size)
+}

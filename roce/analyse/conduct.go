@@ -182,6 +182,9 @@ func (c *conduct) request(p *pcap.Packet) {
 	}
 	switch d := p.PSN.Diff(c.expected); {
 	case d == 0:
+		if whole, again := c.ahead[p.PSN]; again && whole.Diff(end) > 0 {
+			end = whole // a READ that is asked for again in part
+		}
 		c.expected = end
 	case d > 0 && c.gaps[c.expected] == nil:
 		if c.gaps == nil || len(c.gaps) >= maxOpenGaps {

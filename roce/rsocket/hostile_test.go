@@ -16,6 +16,7 @@ import (
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/goroce/goroce/roce/rdmacm"
 	"github.com/goroce/goroce/roce/verbs"
+	"github.com/goroce/goroce/transport"
 	"github.com/stretchr/testify/require"
 )
 
@@ -83,7 +84,7 @@ func hostileConnData() []byte {
 
 // attack connects an attacker to a listener.
 func attack(t *testing.T) (n *network, a *attacker, s *Conn) {
-	n = simNetwork(t, sim.Config{Seed: 9})
+	n = tunedNetwork(t, sim.Config{Seed: 9}, transport.Tuning{MaxUnackedPackets: 256}) // which an attacker does not wait for
 	l, err := (&ListenConfig{Device: n.b, Config: Config{IOMaps: 1, RecvQueue: minQueue}}).ListenAddr(netip.AddrPortFrom(n.b.Addrs()[0], 7471))
 	require.NoError(t, err)
 	a = newAttacker(t, n.a)

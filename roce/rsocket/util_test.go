@@ -10,6 +10,7 @@ import (
 	"github.com/goroce/goroce/roce/internal/rocetest"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/goroce/goroce/roce/verbs"
+	"github.com/goroce/goroce/transport"
 	"github.com/stretchr/testify/require"
 )
 
@@ -39,11 +40,15 @@ func shardedNetwork(t testing.TB) *network {
 }
 
 func simNetwork(t testing.TB, cfg sim.Config) *network {
+	return tunedNetwork(t, cfg, transport.Tuning{})
+}
+
+func tunedNetwork(t testing.TB, cfg sim.Config, tuning transport.Tuning) *network {
 	n := &network{name: "sim", fabric: sim.New(cfg)}
 	for i, d := range []**verbs.Device{&n.a, &n.b} {
 		l, err := n.fabric.Link(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}))
 		require.NoError(t, err)
-		*d = openDevice(t, verbs.Config{Link: l, Rand: n.fabric.Rand()})
+		*d = openDevice(t, verbs.Config{Link: l, Rand: n.fabric.Rand(), Tuning: tuning})
 	}
 	return n
 }

@@ -74,11 +74,14 @@ func (l *turnLink) turn() {
 // turnSpin is how long that goroutine looks.
 const turnSpin = 30 * time.Microsecond
 
+// wholeWindow has a connection begin with its whole window.
+var wholeWindow = transport.Tuning{MaxUnackedPackets: transport.DefaultMaxUnackedPackets}
+
 // newTurnEnd returns an event-driven device whose goroutine stands before its
 // first turn.
 func newTurnEnd(t *testing.T) (*end, *turnLink) {
 	l := &turnLink{entered: make(chan struct{}), turns: make(chan struct{}), waits: make(chan struct{}, 1)}
-	d := openDevice(t, Config{MTU: ib.MTU4096, Spin: turnSpin, WrapLink: func(real link.Link) (link.Link, error) {
+	d := openDevice(t, Config{MTU: ib.MTU4096, Spin: turnSpin, Tuning: wholeWindow, WrapLink: func(real link.Link) (link.Link, error) {
 		l.Link = real
 		return l, nil
 	}})

@@ -36,7 +36,7 @@ func newGather(t *testing.T, n int, op WROpcode) (*turnLink, []transport.RxPacke
 func newGatherEnd(t *testing.T, n int, op WROpcode) (*turnLink, []transport.RxPacket, *end) {
 	e, l := newTurnEnd(t)
 	tap := &wireTap{}
-	q := newEnd(t, openDevice(t, Config{Polling: true, alone: true, WrapLink: func(real link.Link) (link.Link, error) {
+	q := newEnd(t, openDevice(t, Config{Polling: true, alone: true, Tuning: wholeWindow, WrapLink: func(real link.Link) (link.Link, error) {
 		tap.Link = real
 		return tap, nil
 	}}), 1<<16, QPInitAttr{})

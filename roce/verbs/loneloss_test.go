@@ -13,7 +13,6 @@ import (
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/fault"
 	"github.com/goroce/goroce/roce/link/sim"
-	"github.com/goroce/goroce/transport"
 )
 
 // A lone loss is one of the last packet, which nothing that follows shows.
@@ -90,7 +89,8 @@ func newLoneLossRig(t *testing.T, ns int64, open func(i int, cfg Config) *Device
 	r := &loneLossRig{t: t}
 	var ends [2]*end
 	for i := range ends {
-		cfg := Config{Tuning: transport.Tuning{LossProbe: time.Duration(ns)}}
+		cfg := Config{Tuning: wholeWindow}
+		cfg.Tuning.LossProbe = time.Duration(ns)
 		if i == 0 {
 			cfg.WrapLink = func(l link.Link) (link.Link, error) {
 				r.faults = fault.New(l)

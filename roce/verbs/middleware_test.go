@@ -26,7 +26,7 @@ func wrapped(t testing.TB, f *sim.Fabric, wrap func(link.Link) (link.Link, error
 	require.NoError(t, err)
 	lb, err := f.Link(simAddr(2))
 	require.NoError(t, err)
-	a = newEnd(t, openDevice(t, Config{Link: la, Rand: f.Rand(), WrapLink: wrap}), bufBytes, QPInitAttr{})
+	a = newEnd(t, openDevice(t, Config{Link: la, Rand: f.Rand(), WrapLink: wrap, Tuning: wholeWindow}), bufBytes, QPInitAttr{})
 	b = newEnd(t, openDevice(t, Config{Link: lb, Rand: f.Rand()}), bufBytes, QPInitAttr{})
 	for _, p := range psn {
 		a.qp.SetPSN(p)

@@ -10,14 +10,15 @@ type Algorithm uint8
 
 // The algorithms.
 const (
-	None          Algorithm = iota // DCQCN with the parameters of its paper
+	Auto          Algorithm = iota // Delay, from the first loss with a long round trip on; for RC
+	None                           // none
 	DCQCNPaper                     // DCQCN with the profile of its paper
 	DCQCNMellanox                  // DCQCN with the defaults of ConnectX
-	ByDelay                        // Delay
+	ByDelay                        // Delay; for RC
 	numAlgorithms
 )
 
-var algorithmNames = [numAlgorithms]string{"none", "dcqcn-paper", "dcqcn-mellanox", "delay"}
+var algorithmNames = [numAlgorithms]string{"auto", "none", "dcqcn-paper", "dcqcn-mellanox", "delay"}
 
 // String returns the name that [ParseAlgorithm] accepts.
 func (a Algorithm) String() string {
@@ -37,14 +38,14 @@ func ParseAlgorithm(s string) (Algorithm, error) {
 			return Algorithm(i), nil
 		}
 	}
-	return None, fmt.Errorf("%q is not a congestion control: there are %v", s, Algorithms())
+	return Auto, fmt.Errorf("%q is not a congestion control: there are %v", s, Algorithms())
 }
 
 // DefaultLineRate is assumed for a port of unknown rate. A rate that is too high costs a few more
 // cuts at the first congestion; one that is too low bounds a QP while it recovers.
 const DefaultLineRate = 10 * Gbps
 
-// Config selects the congestion control of QPs. The zero value selects none.
+// Config selects the congestion control of QPs. The zero value selects Auto.
 type Config struct {
 	Algorithm Algorithm
 	// LineRate is the rate of the port; 0 means DefaultLineRate.
@@ -64,8 +65,8 @@ type Config struct {
 	Burst time.Duration
 	// Profile replaces the parameters of the algorithm; nil keeps them.
 	Profile *Profile
-	// Target is how long packets may wait on the way, for ByDelay; 0 means DefaultTarget. It must
-	// exceed what hosts add to a round trip.
+	// Target is how long packets may wait on the way, for Auto and ByDelay; 0 means DefaultTarget. It
+	// must exceed what hosts add to a round trip.
 	Target time.Duration
 }
 
@@ -91,10 +92,12 @@ func (c *Config) Check() error {
 // maxBurst bounds a batch, and the target: more than a second's worth is no pacing.
 const maxBurst = time.Second
 
-// New returns the DCQCN controller of one QP, or nil for None and ByDelay; ByDelay has NewDelay. c
-// must have passed Check.
+// ByRoundTrips reports whether NewDelay makes the controllers of RC QPs.
+func (c *Config) ByRoundTrips() bool { return c.Algorithm == Auto || c.Algorithm == ByDelay }
+
+// New returns the DCQCN controller of one QP, or nil for other algorithms. c must have passed Check.
 func (c *Config) New() Controller {
-	if c.Algorithm == None || c.Algorithm == ByDelay {
+	if c.Algorithm == None || c.ByRoundTrips() {
 		return nil
 	}
 	p := Paper()

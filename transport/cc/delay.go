@@ -74,6 +74,7 @@ type Delay struct {
 	grown   float64
 	plateau uint8 // rounds of startup that brought no more
 	long    uint8 // consecutive rounds longer than the target, while free
+	patient bool  // only a loss in a long round ends freedom
 
 	full    int // packets that a queue did not hold; 0 if unknown
 	arrived int // since the last check of losses
@@ -222,10 +223,10 @@ func (d *Delay) watch(now int64, r *Round, rate float64) {
 		d.long = 0
 		return
 	}
-	if r.Late {
+	if r.Late || d.patient && r.Lost == 0 {
 		return
 	}
-	if d.long++; d.long >= longRounds {
+	if d.long++; d.patient || d.long >= longRounds {
 		d.begin(now, delayStartup)
 	}
 }
@@ -258,6 +259,10 @@ func (d *Delay) fill() {
 // Doubt makes one long round trip enough to end freedom. It is for a window that grows for the
 // first time, when nothing is known of the path.
 func (d *Delay) Doubt() { d.long = longRounds - 1 }
+
+// AwaitLoss makes Delay stay free until a packet is lost while round trips are longer than the
+// target: a long path, and a queue that nobody overflows, need no control.
+func (d *Delay) AwaitLoss() { d.patient = true }
 
 // sample takes a rate. That of an idle sender shows what it sent, not what the path carries.
 func (d *Delay) sample(rate float64, idle bool) {

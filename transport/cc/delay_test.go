@@ -89,6 +89,22 @@ func TestDelayDoubt(t *testing.T) {
 	newDelayTest(t, 20, ms).began(40).wantFree(false)
 }
 
+// AwaitLoss: long round trips alone end no freedom, nor does a loss in a short one; both together do.
+func TestDelayAwaitsLoss(t *testing.T) {
+	lossy := func(r *Round) { r.Lost = 1 }
+	x := newDelayTest(t, 20, 20*us)
+	x.d.AwaitLoss()
+	for range 100 {
+		x.round(40)
+		x.round(10, lossy)
+		x.round(40, lossy, func(r *Round) { r.Late = true })
+		x.wantFree(true)
+	}
+	x.round(40, lossy)
+	x.wantFree(false)
+	require.Equal(t, delayStartup, x.d.mode)
+}
+
 // 20 packets a millisecond, 10 ms: twice as much in each round, until that brings no more; then an ebb, then
 // what the path holds, an eighth of it, and 2.5 times the cube root of 20.
 func TestDelayTranscript(t *testing.T) {
@@ -403,6 +419,23 @@ func TestDelayRival(t *testing.T) {
 	}
 	require.Equal(t, delaySteady, x.d.mode)
 	require.EqualValues(t, ms, x.d.baseNs)
+}
+
+// A short round trip now and then is no end of rivals; more of them are.
+func TestDelayDips(t *testing.T) {
+	for _, apart := range []int{10, 4} {
+		x := steady(t)
+		x.busy = 100
+		for i := 0; x.d.mode != delayEbb && i < 400; i++ {
+			x.d.baseAt = x.now // no ebb for another reason
+			x.admitted(1, func(r *Round) {
+				if i%apart == apart-1 {
+					r.RTT = ms
+				}
+			})
+		}
+		require.Equal(t, apart == 10, x.d.mode == delayEbb, "one in %d", apart)
+	}
 }
 
 // With a small share there must be many flows, that do not compete: it gives way again.

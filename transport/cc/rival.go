@@ -9,7 +9,8 @@ package cc
 // queue empty, or when the share is so small that there must be many flows.
 type rivalry struct {
 	rivalNs int64   // longer round trips show rivals
-	above   uint8   // consecutive rounds longer than that
+	above   uint16  // rounds since they are longer than that
+	dips    uint16  // of these, rounds that are not
 	aboveAt int64   // when the first of these was
 	doubt   bool    // this ebb tells whether there are rivals
 	share   float64 // packets admitted beside rivals
@@ -18,7 +19,8 @@ type rivalry struct {
 }
 
 const (
-	rivalRounds  = 16   // consecutive long rounds that show rivals
+	rivalRounds  = 16   // long rounds that show rivals
+	dipPart      = 8    // one short round in so many is no end of that
 	rivalLeast   = 24   // least share; with less there are too many flows to act as TCP does
 	seekLosses   = 2    // losses until share counts as known
 	rivalEbbs    = 10   // ebbs that find rivals; after that the path counts as longer
@@ -34,12 +36,14 @@ func (d *Delay) rivals() int64 { return d.floorNs + min(2*d.slack(), 2*d.target)
 // suspects reports whether a round of steady raises the doubt that there are rivals: an ebb tells.
 func (d *Delay) suspects(now int64, r *Round) bool {
 	if d.rivalNs = d.rivals(); r.RTT <= d.rivalNs {
-		d.above = 0
-	} else if d.above = min(d.above+1, 100); d.above == 1 { // before they have taken all
+		if d.dips++; d.dips*dipPart > d.above {
+			d.above, d.dips = 0, 0
+		}
+	} else if d.above = min(d.above+1, 1000); d.above == 1 { // before they have taken all
 		d.aboveAt, d.share = now, max(d.packets(r.RTT), rivalCut*d.share)
 	} else if d.above >= rivalRounds && now-d.aboveAt >= rivalWait*d.target && !r.Late {
 		d.share = max(d.share, d.packets(r.RTT))
-		d.above, d.doubt, d.seeks = 0, true, seekLosses
+		d.above, d.dips, d.doubt, d.seeks = 0, 0, true, seekLosses
 		return true
 	}
 	return false

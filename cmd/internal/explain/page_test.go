@@ -84,7 +84,7 @@ func TestPageCNP(t *testing.T) {
 	cfg.Sim.Up = sim.Pipe{BitsPerSecond: 40e9, Latency: 1000}
 	cfg.Sim.Down = sim.Pipe{BitsPerSecond: 10e9, Latency: 1000, QueueBytes: 1 << 20, Mark: sim.RED{KminBytes: 20_000, KmaxBytes: 100_000, Pmax: 0.2}.Mark}
 	for i := range cfg.Tuning {
-		cfg.Tuning[i] = transport.Tuning{LossProbe: -1, Congestion: cc.Config{Algorithm: cc.DCQCNPaper, LineRate: 40 * cc.Gbps, Capped: true, Burst: -1}}
+		cfg.Tuning[i] = transport.Tuning{LossProbe: -1, MaxUnackedPackets: transport.DefaultMaxUnackedPackets, Congestion: cc.Config{Algorithm: cc.DCQCNPaper, LineRate: 40 * cc.Gbps, Capped: true, Burst: -1}}
 	}
 	cfg.Attr = func(_ int, a *verbs.ConnAttr) { a.TrafficClass = 2 } // ECT(0): may be marked
 	s, err := stage.New(cfg)

@@ -1,0 +1,71 @@
+package transport_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/cc"
+)
+
+// By default nothing is controlled where nothing is lost, however long round trips are. A loss begins
+// control by round trips where they are long, but not where they are short; and not with cc.None.
+func TestControlBeginsWithALoss(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		delay   int64 // one way
+		lost    bool
+		control cc.Algorithm
+		limits  bool
+	}{
+		{"long", 5 * ms, false, cc.Auto, false},
+		{"long, lossy", 5 * ms, true, cc.Auto, true},
+		{"long, lossy, none", 5 * ms, true, cc.None, false},
+		{"short, lossy", 100 * us, true, cc.Auto, false},
+		{"long, by delay", 5 * ms, false, cc.ByDelay, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			tuning := transport.Tuning{Congestion: cc.Config{Algorithm: c.control}}
+			p := newPair(t, pairConfig{tuning: [2]transport.Tuning{tuning, tuning}, slowStart: true})
+			p.delay = c.delay
+			a, _ := p.connect(linkConfig{attr: func(_ *link, a *transport.QPAttr) { a.Timeout = 14 }}) // 67 ms
+			if c.lost {
+				p.onSend = func(f *flight) {
+					f.lost = f.from == p.ends[0] && f.nth == 0 && f.rel%50 == 49
+				}
+			}
+			limited := false
+			for range 20 {
+				a.post(a.write(0, 0, 64<<10))
+				p.run()
+				s, ok := a.qp.Congestion(p.now)
+				require.Equal(t, c.control != cc.None, ok)
+				limited = limited || s.Limiting
+			}
+			require.Equal(t, c.limits, limited)
+		})
+	}
+}
+
+// A connection begins with few packets, and twice as many may be unanswered after each round trip.
+func TestSlowStart(t *testing.T) {
+	p := newPair(t, pairConfig{slowStart: true})
+	p.delay = ms
+	a, _ := p.connect(linkConfig{attr: func(_ *link, a *transport.QPAttr) { a.Timeout = 14 }})
+	var bursts []int
+	last := int64(-1)
+	p.onSend = func(f *flight) {
+		if f.from != p.ends[0] {
+			return
+		}
+		if f.sent != last {
+			bursts, last = append(bursts, 0), f.sent
+		}
+		bursts[len(bursts)-1]++
+	}
+	a.post(a.write(0, 0, 1000*ib.MTU1024.Bytes()))
+	p.run()
+	require.Equal(t, []int{8, 16, 32, 64, 128, 256, 256, 240}, bursts)
+}
