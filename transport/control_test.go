@@ -10,39 +10,54 @@ import (
 	"github.com/goroce/goroce/transport/cc"
 )
 
-// By default nothing is controlled where nothing is lost, however long round trips are. A loss begins
-// control by round trips where they are long, but not where they are short; and not with cc.None.
+// By default nothing is controlled where nothing is lost, however long round trips are, nor where
+// packets are lost that did not wait. A queue that overflows begins control by round trips.
 func TestControlBeginsWithALoss(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		delay   int64 // one way
 		lost    bool
+		packet  int64 // on the slowest link
 		control cc.Algorithm
 		limits  bool
 	}{
-		{"long", 5 * ms, false, cc.Auto, false},
-		{"long, lossy", 5 * ms, true, cc.Auto, true},
-		{"long, lossy, none", 5 * ms, true, cc.None, false},
-		{"short, lossy", 100 * us, true, cc.Auto, false},
-		{"long, by delay", 5 * ms, false, cc.ByDelay, true},
+		{"long", 5 * ms, false, us, cc.Auto, false},
+		{"long, lossy", 5 * ms, true, us, cc.Auto, false},
+		{"short, lossy", 100 * us, true, us, cc.Auto, false},
+		{"short, a queue that overflows", 100 * us, false, 20 * us, cc.Auto, true},
+		{"the same, none", 100 * us, false, 20 * us, cc.None, false},
+		{"long, by delay", 5 * ms, false, us, cc.ByDelay, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			tuning := transport.Tuning{Congestion: cc.Config{Algorithm: c.control}}
 			p := newPair(t, pairConfig{tuning: [2]transport.Tuning{tuning, tuning}, slowStart: true})
 			p.delay = c.delay
-			a, _ := p.connect(linkConfig{attr: func(_ *link, a *transport.QPAttr) { a.Timeout = 14 }}) // 67 ms
-			if c.lost {
-				p.onSend = func(f *flight) {
-					f.lost = f.from == p.ends[0] && f.nth == 0 && f.rel%50 == 49
+			a, _ := p.connect(linkConfig{
+				caps: transport.QPCaps{MaxSendWR: 64, MaxSendSGE: 1, MaxRecvWR: 1, MaxRecvSGE: 1},
+				attr: func(_ *link, a *transport.QPAttr) { a.Timeout = 14 }, // 67 ms
+			})
+			free := int64(0) // when the slowest link is, with room for 150 packets before it
+			p.onSend = func(f *flight) {
+				if f.from != p.ends[0] {
+					return
+				}
+				free = max(free, p.now)
+				if f.lost = c.lost && f.nth == 0 && f.rel%50 == 49 || free-p.now > 150*c.packet; !f.lost {
+					free += c.packet
+					f.at += free - p.now
 				}
 			}
 			limited := false
-			for range 20 {
-				a.post(a.write(0, 0, 64<<10))
-				p.run()
-				s, ok := a.qp.Congestion(p.now)
-				require.Equal(t, c.control != cc.None, ok)
-				limited = limited || s.Limiting
+			for range 4 {
+				for range 20 {
+					a.post(a.write(0, 0, 64<<10))
+				}
+				for left := 20; left > 0; left -= len(a.poll()) {
+					require.True(t, p.step(1<<62))
+					s, ok := a.qp.Congestion(p.now)
+					require.Equal(t, c.control != cc.None, ok)
+					limited = limited || s.Limiting
+				}
 			}
 			require.Equal(t, c.limits, limited)
 		})

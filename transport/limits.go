@@ -107,6 +107,10 @@ const (
 
 // Steps of loss recovery.
 const (
+	// minQueueNs and maxQueueNs bound the wait on the way that ends the doubling of a window (RFC
+	// 9406).
+	minQueueNs = 4e6
+	maxQueueNs = 16e6
 	// minWindow is the smallest send window that loss leaves, in packets.
 	minWindow = 4
 	// minEpisodeNs is how long after going back a sequence NAK without progress is attributed to
@@ -134,6 +138,9 @@ const (
 
 // Limits and steps of selective repeat.
 const (
+	// maxRefusals is how many offers of selective repeat may have no answer where a try without has
+	// one, until no more are made.
+	maxRefusals = 3
 	// maxReorder is how many packets may overtake another before that one counts as lost.
 	maxReorder = 3
 	// maxSpread limits how far spurious repeats raise that number, and spreadLosses is how many

@@ -137,10 +137,26 @@ func (sq *requester) offer(tx *TxPacket) {
 // learn notes from a response whether the peer knows selective repeat.
 func (sq *requester) learn(p *ib.Packet) {
 	if p.Resv7 == ib.Resv7Selective && !sq.peerKeeps && !sq.qp.e.cfg.Tuning.GoBackN {
-		sq.peerKeeps, sq.offered = true, false
+		sq.peerKeeps, sq.offered, sq.refusals = true, false, 0
 		if sq.flight != nil {
 			sq.flight.keeps = true
 		}
+	}
+}
+
+// forgetPeer forgets what the peer knows, as an ACK timeout has passed. If it got an offer, the next
+// try is without: the peer, or what is on the way, may drop packets that have the bit.
+func (sq *requester) forgetPeer() {
+	sq.offerRefused = sq.refusals == maxRefusals || sq.offered && !sq.peerKeeps
+	sq.peerKeeps, sq.offered = false, false
+}
+
+// answeredWithoutOffer counts answers to such tries. Few of them prove nothing: a round trip may be
+// longer than the ACK timeout.
+func (sq *requester) answeredWithoutOffer() {
+	if sq.offerRefused && sq.refusals < maxRefusals {
+		sq.refusals++
+		sq.offerRefused = sq.refusals == maxRefusals
 	}
 }
 

@@ -124,6 +124,64 @@ func TestSelectiveRepeatByOthers(t *testing.T) {
 	}
 }
 
+// An ACK timeout shorter than the first round trip looks as if an offer of selective repeat had been
+// refused. The next loss offers it again, and is found to be alone.
+func TestSelectiveRepeatOnLongPath(t *testing.T) {
+	p := newPair(t, pairConfig{})
+	p.delay = 10 * ms
+	a, b := p.connect(linkConfig{attr: func(_ *link, a *transport.QPAttr) { a.Timeout = 12 }}) // 17 ms, with a probe after a quarter
+	src := a.fill(0, 64*1024, 1)
+	a.post(a.write(0, 0, 1024))
+	p.run()
+	c := p.ends[0].eng.Counters()
+	require.NotZero(t, c.LossProbes, "it offers")
+	require.NotZero(t, c.Timeouts)
+	for range 2 {
+		n := 0
+		p.onSend = func(f *flight) {
+			if f.from == p.ends[0] && f.nth == 0 {
+				n++
+				f.lost = n == 4
+			}
+		}
+		a.post(a.write(0, 0, 20*1024))
+		p.run()
+	}
+	require.Equal(t, src[:20*1024], b.buf[:20*1024])
+	require.NotZero(t, p.ends[0].eng.Counters().SelectiveRepeats)
+}
+
+// A peer that never answers a packet with the bit is offered selective repeat only so often.
+func TestSelectiveRepeatRefused(t *testing.T) {
+	p := newPair(t, pairConfig{})
+	a, b := p.connect(linkConfig{})
+	src := a.fill(0, 64*1024, 1)
+	offers := 0
+	for range 8 {
+		lost := false
+		p.onSend = func(f *flight) {
+			if f.from != p.ends[0] {
+				return
+			}
+			if f.pkt.Resv7 == ib.Resv7Selective {
+				offers++
+				f.lost = true
+			} else if f.nth == 0 && !lost {
+				f.lost, lost = true, true
+			}
+		}
+		a.post(a.write(0, 0, 8*1024))
+		p.run()
+		require.Len(t, a.poll(), 1)
+	}
+	require.Equal(t, src[:8*1024], b.buf[:8*1024])
+	require.NotZero(t, offers)
+	before := offers
+	a.post(a.write(0, 0, 8*1024))
+	p.run()
+	require.Equal(t, before, offers)
+}
+
 // overtaken delays the packets with data of an end: each by a little more than the one before, the
 // one with a PSN so that n others come before it.
 func overtaken(p *pair, e *end, rel, n int) {

@@ -46,7 +46,8 @@ type requester struct {
 	kept         reorder  // responses that came before their turn
 	peerKeeps    bool     // the peer knows selective repeat
 	offered      bool     // we told it that we do, and nothing has come since
-	offerRefused bool     // no answer came after that
+	offerRefused bool     // no answer came after that: we say it no more
+	refusals     uint8    // how often an answer came then, up to maxRefusals
 	inTurn       bool     // kept responses are being handled
 
 	inRuns bool // the last response to a READ came in a run
@@ -118,7 +119,7 @@ func (sq *requester) start(now int64) {
 	sq.curPkt, sq.sinceAck, sq.sentAgain = 0, 0, 0
 	sq.runs = false
 	sq.credit, sq.peerCounts = creditState{}, false
-	sq.peerKeeps, sq.offered, sq.offerRefused = false, false, false
+	sq.peerKeeps, sq.offered, sq.offerRefused, sq.refusals = false, false, false, 0
 	sq.unwatch()
 	sq.kept.clear(sq.qp.e)
 	sq.win = newWindow(sq.qp)

@@ -53,6 +53,7 @@ func (r *retryState) heard(a *QPAttr) {
 // trip, and late that it may have waited for a missing packet.
 func (r *retryState) onProgress(sq *requester, now int64) (trip, late bool) {
 	r.refill(&sq.qp.attr)
+	sq.answeredWithoutOffer()
 	if trip := now - r.since; r.recovering && (r.tripNs == 0 || trip < r.tripNs) {
 		r.tripNs = trip
 	}
@@ -82,7 +83,7 @@ func (r *retryState) onProgress(sq *requester, now int64) (trip, late bool) {
 		p.update(sq.qp, &sq.rtt)
 		return false, false
 	}
-	sq.win.idle = sq.rtt.last <= sq.rtt.least+sq.rtt.least/8
+	sq.win.onTrip(&sq.rtt)
 	p.backoff = 0
 	p.update(sq.qp, &sq.rtt)
 	if f := sq.flight; f != nil && sq.bounded() {
@@ -178,8 +179,7 @@ func (sq *requester) ackTimeout(now int64) {
 		qp.cc.ctl.OnTimeout(now)
 	}
 	sq.win.onTimeout()
-	sq.offerRefused = sq.offered && !sq.peerKeeps
-	sq.peerKeeps, sq.offered = false, false
+	sq.forgetPeer()
 	sq.goBack(now) // probes sent so far still count
 	// A NAK from now on is about what is sent from now on.
 	sq.retry.recovering = false

@@ -6,6 +6,7 @@ import (
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/goroce/goroce/roce/verbs"
 	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/cc"
 )
 
 // Narrow is one connection over a slow path with a short queue, with messages of 64 KiB always
@@ -54,7 +55,8 @@ func RunNarrow(s *Narrow) (*NarrowResult, error) {
 		if err != nil {
 			return nil, err
 		}
-		dev[i], err = verbs.Open(verbs.Config{Link: l, Rand: f.Rand(), Tuning: transport.Tuning{MaxUnackedPackets: s.Window, GoBackN: s.GoBackN}})
+		dev[i], err = verbs.Open(verbs.Config{Link: l, Rand: f.Rand(), Tuning: transport.Tuning{
+			MaxUnackedPackets: s.Window, GoBackN: s.GoBackN, Congestion: cc.Config{Algorithm: cc.None}}})
 		if err != nil {
 			return nil, err
 		}

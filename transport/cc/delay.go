@@ -74,7 +74,10 @@ type Delay struct {
 	grown   float64
 	plateau uint8 // rounds of startup that brought no more
 	long    uint8 // consecutive rounds longer than the target, while free
-	patient bool  // only a loss in a long round ends freedom
+	patient bool  // see AwaitLoss
+
+	more  float64 // factor of what the path holds, in steady, while no queue is seen
+	empty uint8   // consecutive rounds of that
 
 	full    int // packets that a queue did not hold; 0 if unknown
 	arrived int // since the last check of losses
@@ -108,6 +111,8 @@ const (
 	cycleRounds  = 8  // rounds of a cycle in steady
 	leastPackets = 2  // least packets admitted
 	spareFactor  = 2.5
+	emptyRounds  = 2    // consecutive rounds without a queue that show room for more
+	moreGain     = 1.25 // of the window in each such round
 	stallTargets = 2    // longest stall, in targets
 	stallRounds  = 64   // rounds until a stall is forgotten, roughly
 	stallPart    = 0.8  // part of a stall that is covered; the rest lets flows become equal
@@ -201,7 +206,7 @@ func (d *Delay) settle() {
 	d.baseNs, d.baseAt = min(d.ebbNs, d.floorNs+d.target), d.ebbAt
 }
 
-func (d *Delay) enter(m delayMode) { d.mode, d.rounds, d.step = m, 0, 0 }
+func (d *Delay) enter(m delayMode) { d.mode, d.rounds, d.step, d.more, d.empty = m, 0, 0, 1, 0 }
 
 // trip updates the shortest round trips.
 func (d *Delay) trip(now, rtt int64) {
@@ -223,7 +228,7 @@ func (d *Delay) watch(now int64, r *Round, rate float64) {
 		d.long = 0
 		return
 	}
-	if r.Late || d.patient && r.Lost == 0 {
+	if r.Late || d.patient && (r.Lost == 0 || r.RTT <= d.floorNs+d.target/2) {
 		return
 	}
 	if d.long++; d.patient || d.long >= longRounds {
@@ -260,8 +265,8 @@ func (d *Delay) fill() {
 // first time, when nothing is known of the path.
 func (d *Delay) Doubt() { d.long = longRounds - 1 }
 
-// AwaitLoss makes Delay stay free until a packet is lost while round trips are longer than the
-// target: a long path, and a queue that nobody overflows, need no control.
+// AwaitLoss makes Delay stay free until a packet is lost in a long round of which half a target or
+// more is a wait on the way: a long path, and a queue that nobody overflows, need no control.
 func (d *Delay) AwaitLoss() { d.patient = true }
 
 // sample takes a rate. That of an idle sender shows what it sent, not what the path carries.
@@ -340,8 +345,23 @@ func (d *Delay) turn(now int64, r *Round) {
 		d.ebb(now, true)
 		return
 	}
+	d.seek(r)
 	if d.step = (d.step + 1) % cycleRounds; d.step == 1 && d.full != 0 && r.Lost == 0 {
 		d.full = min(d.full+max(d.full/4, 1), d.ceiling)
+	}
+}
+
+// seek finds a path that holds more than the rate says: although spare packets are admitted, no queue
+// is seen. It admits a quarter more in each round, until one is.
+func (d *Delay) seek(r *Round) {
+	switch {
+	case r.Late || r.Idle || d.step == 1:
+	case r.Lost > 0 || r.RTT > d.baseNs+d.slack()/4:
+		d.more, d.empty = 1, 0
+	default:
+		if d.empty = min(d.empty+1, emptyRounds); d.empty == emptyRounds {
+			d.more = min(d.more*moreGain, startupGain)
+		}
 	}
 }
 
@@ -381,7 +401,7 @@ func (d *Delay) Window(now int64) int {
 	case d.step == 1:
 		n = base + base/8
 	default:
-		n = base + d.spare()
+		n = base*d.more + d.spare()
 	}
 	w := int(n) + 1
 	if d.full != 0 {
@@ -398,6 +418,8 @@ func (d *Delay) Rate(int64) Rate {
 		return 0
 	case d.mode == delayStartup || d.mode == delayRival && d.seeks > 0:
 		gain = startupGain
+	case d.mode == delaySteady:
+		gain *= d.more
 	}
 	return max(Rate(gain*d.rate*float64(8*d.bytes)), MinMinRate)
 }

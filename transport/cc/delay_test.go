@@ -136,6 +136,27 @@ func TestDelayTranscript(t *testing.T) {
 	require.EqualValues(t, 10*ms, x.d.State(x.now).BaseNs)
 }
 
+// A path that has become faster shows no queue: a quarter more is admitted in each round, until one
+// is seen.
+func TestDelaySeeks(t *testing.T) {
+	x := steady(t)
+	x.rate *= 4
+	n := 0
+	for ; x.d.rate < 0.8*x.rate*1000; n++ {
+		require.Less(t, n, 30)
+		x.d.baseAt = x.now // no ebb
+		x.admitted(1)
+	}
+	require.Less(t, n, 20)
+	for range 2 * cycleRounds {
+		x.d.baseAt = x.now
+		x.admitted(1)
+	}
+	require.EqualValues(t, 1, x.d.more)
+	require.Equal(t, delaySteady, x.d.mode)
+	require.InDelta(t, 1.125*x.rate*1000*float64(x.base)/1e9+x.d.spare()/2, float64(x.d.Window(x.now)), 0.2*float64(x.d.Window(x.now)))
+}
+
 // Three rounds that bring no more end startup, too: a policer has no queue.
 func TestDelayPlateau(t *testing.T) {
 	x := newDelayTest(t, 20, 10*ms).began(32)
