@@ -46,7 +46,7 @@ func TestDelayFillsThePath(t *testing.T) {
 	require.Zero(t, r.Dropped)
 }
 
-// A window that the first burst has made small fills a long path again within a second: while nothing is queued it grows
+// A window that the first burst has made small fills a long path again within two seconds: while nothing is queued it grows
 // by a quarter of itself for each round trip. Where packets do not leave in runs it has 256, and answers come eight times.
 func TestWindowFillsThePath(t *testing.T) {
 	for _, op := range []verbs.WROpcode{verbs.WRWrite, verbs.WRRead} {
@@ -54,7 +54,7 @@ func TestWindowFillsThePath(t *testing.T) {
 			{Rate: 100 * cc.Mbps, Queue: 400, Loss: 0.0001, Runs: true, Flows: []PathFlow{{RTTNs: 40 * Millisecond, Op: op}}},
 			{Rate: 200 * cc.Mbps, Queue: 300, Flows: []PathFlow{{RTTNs: 10 * Millisecond, Op: op}}},
 		} {
-			s.DurationNs, s.WarmupNs = 2000*Millisecond, 1000*Millisecond
+			s.DurationNs, s.WarmupNs = 3000*Millisecond, 2000*Millisecond
 			r := runPath(t, &s)
 			t.Logf("%v: %.1f of %.1f Mb/s, %.2f %% dropped", op, r.Total, r.PayloadMax, 100*r.Dropped)
 			require.Greater(t, r.Total, 0.95*r.PayloadMax, op)
