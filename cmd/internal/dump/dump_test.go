@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/cmd/internal/tool"
+	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/pcap"
 	"github.com/stretchr/testify/require"
@@ -28,6 +30,20 @@ func dumped(t *testing.T, args ...string) (string, error) {
 }
 
 func lines(s string) []string { return strings.Split(strings.TrimSuffix(s, "\n"), "\n") }
+
+// A DREQ for nobody's queue pair ends nothing.
+func TestQuestion(t *testing.T) {
+	for qpn, want := range map[ib.QPN]string{0x11: "DREQ id 0x1 to 0x2 qp 0x000011", mad.NobodysQPN: "DREQ id 0x1 to 0x2 qp of nobody, which asks"} {
+		var b [mad.Bytes]byte
+		h := mad.CMHeader(mad.AttrDREQ, 1)
+		require.NoError(t, (&mad.DREQ{LocalCommID: 1, RemoteCommID: 2, RemoteQPN: qpn}).Put(h.Put(&b)))
+		var p pcap.Packet
+		p.Opcode, p.DestQP, p.Payload = ib.UDSendOnly, ib.QPNGSI, b[:]
+		got, ok := message(&p)
+		require.True(t, ok)
+		require.Equal(t, want, got)
+	}
+}
 
 func TestLines(t *testing.T) {
 	got, err := dumped(t, captures+"rping.pcap")

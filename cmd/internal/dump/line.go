@@ -152,7 +152,11 @@ func message(p *pcap.Packet) (string, bool) {
 	case mad.AttrDREQ:
 		var m mad.DREQ
 		m.Decode(d)
-		return fmt.Sprintf("DREQ id 0x%x to 0x%x qp %v", uint32(m.LocalCommID), uint32(m.RemoteCommID), m.RemoteQPN), true
+		to := m.RemoteQPN.String()
+		if m.RemoteQPN == mad.NobodysQPN {
+			to = "of nobody, which asks"
+		}
+		return fmt.Sprintf("DREQ id 0x%x to 0x%x qp %v", uint32(m.LocalCommID), uint32(m.RemoteCommID), to), true
 	case mad.AttrSIDRReq:
 		var m mad.SIDRReq
 		m.Decode(d)
