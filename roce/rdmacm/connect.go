@@ -238,10 +238,12 @@ func (id *ID) unanswered() {
 	}
 }
 
-// Disconnect ends the connection (rdma_disconnect): the queue pair goes to ERR, which flushes its
-// work requests, and the peer is told. EventDisconnected follows on both sides; on this side after
-// half a minute (or the time set by SetRetries) if the peer does not answer. If the connection is
-// over already, Disconnect does nothing.
+// Disconnect ends the connection (rdma_disconnect): what was posted leaves, as far as the window
+// and the peer's credits let it; the queue pair goes to ERR, which flushes its work requests; and
+// the peer is told. It waits for no acknowledgement: what has left and is lost is not sent again.
+// EventDisconnected follows on both sides; on this side after half a minute (or the time set by
+// SetRetries) if the peer does not answer. If the connection is over already, Disconnect does
+// nothing.
 func (id *ID) Disconnect(private []byte) error {
 	return id.do(func(now int64, _ *agent) error {
 		if id.ps == PortSpaceUDP || id.state() == idOver {
