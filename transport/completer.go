@@ -145,15 +145,18 @@ func (sq *requester) progress(now int64, from ib.PSN, run bool) {
 	if sq.kept.n != 0 {
 		sq.kept.passed(sq.qp.e, from, sq.una)
 	}
-	behind := 0
+	opens, behind := n, 0
+	if 2*span(from, sq.end) < sq.win.size {
+		opens = 0 // a window that is not used shows nothing of the path
+	}
 	if run {
 		// The packets of a run behind the timed one open the window by what that shows.
 		if sq.rtt.timing {
-			behind = max(n-1-span(from, sq.rtt.psn), 0)
+			behind = max(opens-1-span(from, sq.rtt.psn), 0)
 		}
-		sq.win.onRun(n - behind)
+		sq.win.onRun(opens - behind)
 	} else {
-		sq.win.onAck(n)
+		sq.win.onAck(opens)
 	}
 	trip, late := sq.retry.onProgress(sq, now)
 	sq.win.onRun(behind)

@@ -84,3 +84,24 @@ func TestSlowStart(t *testing.T) {
 	p.run()
 	require.Equal(t, []int{8, 16, 32, 64, 128, 256, 256, 240}, bursts)
 }
+
+// A window that is not used does not grow: what the path has room for is not known from a message at
+// a time.
+func TestUnusedWindow(t *testing.T) {
+	p := newPair(t, pairConfig{slowStart: true})
+	a, _ := p.connect(linkConfig{})
+	for range 100 {
+		a.post(a.write(0, 0, 64))
+		p.run()
+	}
+	p.log = nil
+	a.post(a.write(0, 0, 100*ib.MTU1024.Bytes()))
+	p.run()
+	at, first := p.log[0].sent, 0
+	for _, f := range p.log {
+		if f.from == p.ends[0] && f.sent == at {
+			first++
+		}
+	}
+	require.Equal(t, 8, first)
+}

@@ -81,7 +81,7 @@ func (w *window) limit(qp *QP) {
 
 // onAck opens the window after n packets were acknowledged.
 func (w *window) onAck(n int) {
-	if w.size == w.max {
+	if n == 0 || w.size == w.max {
 		return
 	}
 	if w.doubling {
