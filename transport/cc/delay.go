@@ -113,6 +113,7 @@ const (
 	spareFactor  = 2.5
 	emptyRounds  = 2    // consecutive rounds without a queue that show room for more
 	moreGain     = 1.25 // of the window in each such round
+	seekTargets  = 4    // targets of a path that is long enough to seek room
 	stallTargets = 2    // longest stall, in targets
 	stallRounds  = 64   // rounds until a stall is forgotten, roughly
 	stallPart    = 0.8  // part of a stall that is covered; the rest lets flows become equal
@@ -351,11 +352,12 @@ func (d *Delay) turn(now int64, r *Round) {
 	}
 }
 
-// seek finds a path that holds more than the rate says: although spare packets are admitted, no queue
-// is seen. It admits a quarter more in each round, until one is.
+// seek finds a long path that holds more than the rate says: although spare packets are admitted, no
+// queue is seen. It admits a quarter more in each round, until one is. On a short path the spare
+// packets find it soon enough.
 func (d *Delay) seek(r *Round) {
 	switch {
-	case r.Late || r.Idle || d.step == 1:
+	case d.baseNs < seekTargets*d.target || r.Late || r.Idle || d.step == 1:
 	case r.Lost > 0 || r.RTT > d.baseNs+d.slack()/4:
 		d.more, d.empty = 1, 0
 	default:

@@ -139,7 +139,10 @@ func TestDelayTranscript(t *testing.T) {
 // A path that has become faster shows no queue: a quarter more is admitted in each round, until one
 // is seen.
 func TestDelaySeeks(t *testing.T) {
-	x := steady(t)
+	x := newDelayTest(t, 20, 10*ms).began(32)
+	for x.d.mode != delaySteady {
+		x.admitted(1)
+	}
 	x.rate *= 4
 	n := 0
 	for ; x.d.rate < 0.8*x.rate*1000; n++ {
