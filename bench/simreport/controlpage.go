@@ -77,7 +77,7 @@ Made by ` + "`make sim-report`" + `; don't edit. The engine that runs is the rea
 No packet is marked. The bottleneck has a queue that drops what does not fit. Messages of 64 KiB are always queued, nothing
 but control or its window bounds a flow. Figures are of the time after one second, or after the last flow has begun. Lengths of the
 queue are in packets.
-"auto" is the default: control begins when a packet is lost while round trips are longer than a millisecond. "none" and "delay" are ` + "`--cc none`" + ` and
+"auto" is the default: control begins when a packet is lost while round trips are longer than a millisecond and wait in a queue. "none" and "delay" are ` + "`--cc none`" + ` and
 ` + "`--cc delay`" + `, whose control begins without a loss.
 
 ## A flow alone
