@@ -145,18 +145,15 @@ func (sq *requester) progress(now int64, from ib.PSN, run bool) {
 	if sq.kept.n != 0 {
 		sq.kept.passed(sq.qp.e, from, sq.una)
 	}
-	opens, behind := n, 0
-	if 2*span(from, sq.end) < sq.win.size {
-		opens = 0 // a window that is not used shows nothing of the path
-	}
+	behind := 0
 	if run {
 		// The packets of a run behind the timed one open the window by what that shows.
 		if sq.rtt.timing {
-			behind = max(opens-1-span(from, sq.rtt.psn), 0)
+			behind = max(n-1-span(from, sq.rtt.psn), 0)
 		}
-		sq.win.onRun(opens - behind)
+		sq.win.onRun(n - behind)
 	} else {
-		sq.win.onAck(opens)
+		sq.win.onAck(n)
 	}
 	trip, late := sq.retry.onProgress(sq, now)
 	sq.win.onRun(behind)

@@ -263,6 +263,7 @@ func (sq *requester) sendRequests(now int64, batch []TxPacket) int {
 		// At a low rate the packet that requests an answer may leave long after the first, so the
 		// peer's time counts from the last.
 		sq.armTimers(now, qp.paceLimited())
+		sq.win.used = max(sq.win.used, span(sq.una, sq.end))
 		if !qp.e.cfg.Tuning.GoBackN {
 			sq.left = span(sq.una, sq.end)
 			if sq.watching() {

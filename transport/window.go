@@ -13,6 +13,7 @@ type window struct {
 	max      int
 	ackEvery int  // packets between two AckReqs, at most
 	acked    int  // packets acknowledged since the last growth
+	used     int  // most packets that were unacknowledged at a time; the window grows to twice that
 	before   int  // size before losses that may not mean lack of room; 0 if not needed
 	begins   bool // the first of these ended the doubling
 	// For packets of long messages the bound is size<<long: bytes keep both ends busy, and a path
@@ -81,7 +82,7 @@ func (w *window) limit(qp *QP) {
 
 // onAck opens the window after n packets were acknowledged.
 func (w *window) onAck(n int) {
-	if n == 0 || w.size == w.max {
+	if w.size == w.max || w.size >= 2*w.used {
 		return
 	}
 	if w.doubling {
@@ -125,7 +126,7 @@ func (w *window) release(qp *QP) {
 
 // onRun does what n calls of onAck(1) do.
 func (w *window) onRun(n int) {
-	for n > 0 && w.size != w.max {
+	for n > 0 && w.size != w.max && w.size < 2*w.used {
 		k := min(n, max(w.size-w.acked, 1))
 		w.onAck(k)
 		n -= k

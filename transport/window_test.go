@@ -146,7 +146,7 @@ func TestWindowExplicit(t *testing.T) {
 // packet, which may count as several, for each that is not.
 func TestWindowGrows(t *testing.T) {
 	for _, long := range []uint8{0, maxLong} {
-		w := window{size: 80, max: 256, long: long}
+		w := window{size: 80, max: 256, used: 256, long: long}
 		round := func() int {
 			for range 80 << long / 16 {
 				w.onRun(16)
@@ -171,6 +171,7 @@ func TestWindowGrows(t *testing.T) {
 func TestWindowBegins(t *testing.T) {
 	l := newLoop(t, loopOptions{slowStart: true})
 	w := &l.a.qp.sq.win
+	w.used = w.max
 	fresh := *w
 	require.Equal(t, startWindow, w.size)
 	w.suspect()

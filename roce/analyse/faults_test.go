@@ -309,6 +309,9 @@ func kindsFound(r *analyse.Report) string {
 func TestFaults(t *testing.T) {
 	var b strings.Builder
 	for _, c := range scenes() {
+		for i := range c.cfg.Tuning { // packets do not wait for answers to those before
+			c.cfg.Tuning[i].MaxUnackedPackets = transport.DefaultMaxUnackedPackets
+		}
 		s, err := stage.New(c.cfg)
 		require.NoError(t, err, c.name)
 		c.play(t, s)
