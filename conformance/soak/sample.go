@@ -1,7 +1,7 @@
 package soak
 
 import (
-	"fmt"
+	"io"
 	"math"
 	"os"
 	"runtime"
@@ -97,18 +97,17 @@ func take(d *verbs.Device, o *open, exact bool) (Sample, error) {
 	return s, err
 }
 
-// slotCount is how many slots an address has: bytes at the start of a memory file that are locked.
+// slotCount is how many slots an address has: bytes at the start of a memory file, of which a device locks its own.
 const slotCount = 64
 
-// descriptors counts the descriptors of this process, and the slots of its address that are taken: the
-// kernel tells who has locked what.
+// descriptors counts the descriptors of this process, and the slots of its address that are taken.
 func descriptors() (n, slots int, err error) {
 	const dir = "/proc/self/fd"
 	fds, err := os.ReadDir(dir)
 	if err != nil {
 		return 0, 0, err
 	}
-	inodes := map[string]bool{}
+	seen := map[uint64]bool{}
 	for _, fd := range fds {
 		name := dir + "/" + fd.Name()
 		to, err := os.Readlink(name)
@@ -116,28 +115,36 @@ func descriptors() (n, slots int, err error) {
 			continue // that of the directory, which is closed
 		}
 		n++
-		if !strings.Contains(to, "goroce-slots") {
-			continue
-		}
 		var st unix.Stat_t
-		if err := unix.Stat(name, &st); err == nil {
-			inodes[fmt.Sprint(st.Ino)] = true
-		}
-	}
-	locks, err := os.ReadFile("/proc/locks")
-	if err != nil {
-		return n, 0, err
-	}
-	for line := range strings.Lines(string(locks)) {
-		// 1: OFDLCK ADVISORY WRITE -1 00:01:1234 5 5
-		f := strings.Fields(line)
-		if len(f) != 8 || f[1] != "OFDLCK" {
+		if !strings.Contains(to, "goroce-slots") || unix.Stat(name, &st) != nil || seen[st.Ino] {
 			continue
 		}
-		at, err := strconv.Atoi(f[6])
-		if err == nil && at < slotCount && inodes[f[5][strings.LastIndexByte(f[5], ':')+1:]] {
-			slots++
+		seen[st.Ino] = true
+		taken, err := taken(name)
+		if err != nil {
+			return n, 0, err
 		}
+		slots += taken
 	}
 	return n, slots, nil
+}
+
+// taken asks the kernel for the lock of each slot. /proc/locks would not do: it is read in pieces, and a lock that comes anywhere on the
+// machine between two of them shows the last line again.
+func taken(name string) (n int, err error) {
+	fd, err := unix.Open(name, unix.O_RDWR|unix.O_CLOEXEC, 0) // a file of its own, to which the locks of this process are others', too
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(fd)
+	for at := range int64(slotCount) {
+		l := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Start: at, Len: 1}
+		if err := unix.FcntlFlock(uintptr(fd), unix.F_OFD_GETLK, &l); err != nil {
+			return n, err
+		}
+		if l.Type != unix.F_UNLCK {
+			n++
+		}
+	}
+	return n, nil
 }
