@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/goroce/goroce/internal/unix"
 )
 
 // pkg is what is needed of the answer of go list.
@@ -175,7 +177,7 @@ func (b *bench) try(ctx context.Context, tester int, rest []*testFunc, on int) r
 	return survived
 }
 
-// execute runs some compiled tests. The shell bounds their memory.
+// execute runs some compiled tests, and ends what they leave behind. The shell bounds their memory.
 func (b *bench) execute(ctx context.Context, tester, on int, tests []*testFunc, limit time.Duration, reached string) (result, []byte) {
 	const grace = 20 * time.Second // for the tests to notice that their time is up
 	ctx, cancel := context.WithTimeout(ctx, limit+grace)
@@ -190,7 +192,13 @@ func (b *bench) execute(ctx context.Context, tester, on int, tests []*testFunc, 
 	cmd.Dir = b.dirs[b.testers[tester]]
 	cmd.Env = append(os.Environ(), "MUTANT="+strconv.Itoa(on), "MUTANT_REACHED="+reached)
 	cmd.WaitDelay = 5 * time.Second
+	// A process that a test has started may outlive it, and hold what other tests wait for.
+	unix.SetGroup(cmd)
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	out, err := cmd.CombinedOutput()
+	if cmd.Process != nil {
+		_ = cmd.Cancel() // mostly none is left
+	}
 	switch {
 	case err == nil:
 		return survived, out

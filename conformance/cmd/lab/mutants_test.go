@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"go/parser"
 	"go/token"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/internal/seeds"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/stretchr/testify/require"
 )
 
@@ -233,6 +236,38 @@ func TestLedger(t *testing.T) {
 	table := string(l.table(&mutantOptions{each: 3, seed: 9}, []string{"p", "q"}, map[string]string{"why": "Since."}))
 	require.Contains(t, table, "| p | 3 | 1 | 1 | 1 | 2 | abc |\n| q | not yet |")
 	require.Contains(t, table, "- `two (3 tests come by)`")
+}
+
+// What a test has started ends with it: also if the test has ended before, and if its time is up.
+func TestExecuteLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	b := bench{mutantOptions: &mutantOptions{memory: 8192}, dir: dir, testers: []string{"sample"}}
+	for then, want := range map[string]result{"exit 1": found, "exit 0": survived, "wait": late} {
+		fifo := filepath.Join(dir, "alive")
+		require.NoError(t, unix.Mkfifo(fifo, 0o600))
+		alive, err := os.OpenFile(fifo, os.O_RDONLY|unix.O_NONBLOCK, 0)
+		require.NoError(t, err)
+		script := fmt.Sprintf("#!/bin/sh\nexec 9>%s\nsleep 1000 >&9 2>&1 &\necho >&9\n%s\n", fifo, then)
+		require.NoError(t, os.WriteFile(b.binary(0), []byte(script), 0o700))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan result, 1)
+		go func() {
+			r, _ := b.execute(ctx, 0, 0, nil, time.Minute, "")
+			ended <- r
+		}()
+		require.NoError(t, alive.SetReadDeadline(time.Now().Add(time.Minute)))
+		if want == late {
+			for n := 0; n == 0; n, _ = alive.Read(make([]byte, 1)) { // none until there is a writer
+			}
+			cancel()
+		}
+		require.Equal(t, want, <-ended, then)
+		_, err = io.ReadAll(alive)
+		require.NoError(t, err, "%s: it is there still", then)
+		cancel()
+		require.NoError(t, alive.Close())
+		require.NoError(t, os.Remove(fifo))
+	}
 }
 
 const switchSample = `package sample
