@@ -126,7 +126,7 @@ func plant(ctx context.Context, o *mutantOptions, names []string) error {
 	if o.list {
 		return nil
 	}
-	fmt.Printf("%d planted, %d found, %d explained, %d open (seed %d)\n", total.planted, total.found, total.explained, len(total.open), o.seed)
+	fmt.Printf("%v (seed %d)\n", &total, o.seed)
 	for _, s := range total.open {
 		fmt.Println("open:", s)
 	}

@@ -124,10 +124,10 @@ func commit(ctx context.Context) string {
 
 // count is what became of the bugs of a package.
 type count struct {
-	planted, found, explained int
-	open                      []string
-	takes                     time.Duration
-	commit                    string // of the last
+	planted, found, same, explained int
+	open                            []string
+	takes                           time.Duration
+	commit                          string // of the last
 }
 
 func (c *count) count(e *entry, explained map[string]string) {
@@ -137,6 +137,8 @@ func (c *count) count(e *entry, explained map[string]string) {
 	switch {
 	case e.Result != survived.String():
 		c.found++
+	case strings.HasPrefix(explained[e.Bug], isSame):
+		c.same++
 	case explained[e.Bug] != "":
 		c.explained++
 	default:
@@ -147,9 +149,18 @@ func (c *count) count(e *entry, explained map[string]string) {
 func (c *count) add(d *count) {
 	c.planted += d.planted
 	c.found += d.found
+	c.same += d.same
 	c.explained += d.explained
 	c.open = append(c.open, d.open...)
 	c.takes += d.takes
+}
+
+// String has both shares that are found: of all, and of those that are not the same program written in another way, which is what others
+// call a mutation score.
+func (c *count) String() string {
+	share := func(of int) float64 { return 100 * float64(c.found) / float64(max(of, 1)) }
+	return fmt.Sprintf("%d planted, %d found, %d the same, %d explained, %d open: %.1f %% of all are found, %.1f %% of those that are not the same",
+		c.planted, c.found, c.same, c.explained, len(c.open), share(c.planted), share(c.planted-c.same))
 }
 
 // counts returns what is known of each package, in the code that was tried last.
@@ -176,7 +187,7 @@ func (l *ledger) table(o *mutantOptions, names []string, explained map[string]st
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "# Bugs that were planted\n\nMade by `go run ./conformance/cmd/lab mutants -n %d -seed %d -report FILE`.\n", o.each, o.seed)
 	out.WriteString("The reasons of those that are explained are in [mutants.txt](mutants.txt). The seconds are those of the tests, without what was compiled.\n\n")
-	t := report.Begin(&out, "package", "planted", "found", "explained", "open", "seconds", "at")
+	t := report.Begin(&out, "package", "planted", "found", "the same", "explained", "open", "seconds", "at")
 	var sum count
 	of := l.counts(explained)
 	for _, n := range names {
@@ -185,10 +196,11 @@ func (l *ledger) table(o *mutantOptions, names []string, explained map[string]st
 			t.Row(n, "not yet")
 			continue
 		}
-		t.Row(n, c.planted, c.found, c.explained, len(c.open), fmt.Sprintf("%.0f", c.takes.Seconds()), c.commit)
+		t.Row(n, c.planted, c.found, c.same, c.explained, len(c.open), fmt.Sprintf("%.0f", c.takes.Seconds()), c.commit)
 		sum.add(c)
 	}
-	t.Row("all", sum.planted, sum.found, sum.explained, len(sum.open), fmt.Sprintf("%.0f", sum.takes.Seconds()))
+	t.Row("all", sum.planted, sum.found, sum.same, sum.explained, len(sum.open), fmt.Sprintf("%.0f", sum.takes.Seconds()))
+	fmt.Fprintf(&out, "\n%v.\n", &sum)
 	if len(sum.open) != 0 {
 		out.WriteString("\nOpen:\n\n")
 		for _, s := range sum.open {
@@ -199,8 +211,11 @@ func (l *ledger) table(o *mutantOptions, names []string, explained map[string]st
 }
 
 // explainedFile has the bugs that can make no difference. Lines that do not begin with a space name bugs, by their ids; those below
-// that do say why.
-const explainedFile = "conformance/mutants.txt"
+// that do say why. With isSame a reason begins that says that nothing the program answers, sends or keeps can differ.
+const (
+	explainedFile = "conformance/mutants.txt"
+	isSame        = "The same."
+)
 
 func readExplained(name string) (map[string]string, error) {
 	b, err := os.ReadFile(name)

@@ -232,9 +232,11 @@ func TestLedger(t *testing.T) {
 	require.NoError(t, l.add(&entry{Package: "p", Code: "new", Bug: "one", Result: survived.String()}))
 	require.NoError(t, l.add(&entry{Package: "p", Code: "new", Bug: "two", Result: survived.String(), Line: 7, Reach: 3}))
 	require.NoError(t, l.add(&entry{Package: "p", Code: "new", Bug: "why", Result: survived.String()}))
+	require.NoError(t, l.add(&entry{Package: "p", Code: "new", Bug: "same", Result: survived.String()}))
 	require.NoError(t, l.add(&entry{Package: "p", Code: "new", Bug: "one", Result: late.String(), Seconds: 2, Commit: "abc"}))
-	table := string(l.table(&mutantOptions{each: 3, seed: 9}, []string{"p", "q"}, map[string]string{"why": "Since."}))
-	require.Contains(t, table, "| p | 3 | 1 | 1 | 1 | 2 | abc |\n| q | not yet |")
+	table := string(l.table(&mutantOptions{each: 3, seed: 9}, []string{"p", "q"}, map[string]string{"why": "Since.", "same": "The same. Since."}))
+	require.Contains(t, table, "| p | 4 | 1 | 1 | 1 | 1 | 2 | abc |\n| q | not yet |")
+	require.Contains(t, table, "25.0 % of all are found, 33.3 % of those that are not the same.")
 	require.Contains(t, table, "- `two (3 tests come by)`")
 }
 
