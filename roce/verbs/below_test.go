@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/linktest"
@@ -37,6 +38,7 @@ func sockets(t *testing.T, family int) map[int]bool {
 // The sockets of a device are gone, and other files have their descriptors: the device ends, who
 // waits learns why, and what it was that the system call said.
 func TestSocketsReplaced(t *testing.T) {
+	seeds.Slow(t)
 	for _, name := range []string{"udp", "udp, polling", "packet", "packet, polling"} {
 		t.Run(name, func(t *testing.T) {
 			kind, rest, _ := strings.Cut(name, ",")
@@ -106,6 +108,7 @@ func (l *jumpingLink) Now() int64 {
 // connection: the timers that are due run once, after what has come was handled, and what is sent
 // again is answered. A clock that stands still keeps nothing that works from going on.
 func TestClockJumps(t *testing.T) {
+	seeds.Slow(t)
 	for name, cfg := range map[string]Config{"event": {}, "polling": {Polling: true}} {
 		t.Run(name, func(t *testing.T) {
 			clock := &jumpingLink{}
@@ -154,6 +157,7 @@ func (w *fullDisk) Write(b []byte) (int, error) {
 // A disk that is full ends the trace and not the traffic, wherever in a packet it gets full; and is
 // not asked again.
 func TestTraceOnFullDisk(t *testing.T) {
+	seeds.Slow(t)
 	for _, room := range []int{200, 201, 1000, 4999} {
 		disk := &fullDisk{left: room}
 		var tr *trace.Link

@@ -72,6 +72,8 @@ type bench struct {
 	*mutantOptions
 	pkg *pkg
 	dir string // for what is made
+	// short has the tests run with -short.
+	short bool
 	// testers are the packages whose tests are run.
 	testers []string
 	// all are the tests of the one that is at work.
@@ -187,7 +189,7 @@ func (b *bench) execute(ctx context.Context, tester, on int, tests []*testFunc, 
 		names[i] = t.name
 	}
 	args := append(append([]string(nil), b.exec...), "sh", "-c", `ulimit -v "$0" && exec "$@"`, strconv.Itoa(b.memory<<10), b.binary(tester),
-		"-test.short="+strconv.FormatBool(!b.long), "-test.failfast", "-test.timeout", limit.String(), "-test.run", "^("+strings.Join(names, "|")+")$")
+		"-test.short="+strconv.FormatBool(b.short), "-test.failfast", "-test.timeout", limit.String(), "-test.run", "^("+strings.Join(names, "|")+")$")
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = b.dirs[b.testers[tester]]
 	cmd.Env = append(os.Environ(), "MUTANT="+strconv.Itoa(on), "MUTANT_REACHED="+reached)

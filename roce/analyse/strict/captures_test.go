@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/roce/analyse/strict"
 )
 
@@ -32,6 +33,7 @@ func byRxe(a netip.Addr) bool { b := a.AsSlice(); return b[len(b)-1] < 100 }
 // Every capture in the tree passes, or shows a deviation of rxe that is known: goroce breaks no rule in
 // any, whatever was done to its packets on the way.
 func TestCaptures(t *testing.T) {
+	seeds.Slow(t)
 	files, found := 0, map[strict.Rule]int{}
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {

@@ -107,6 +107,7 @@ func spoiled(rng *rand.Rand, p pcap.Packet) []pcap.Packet {
 // What is said of packets that do not change, as they are and with one in twenty spoiled: how often each rule is broken, and a digest of everything. It is
 // here to notice changes that nobody meant; whether what is said is right is the matter of the other tests.
 func TestRecorded(t *testing.T) {
+	seeds.Slow(t)
 	var table strings.Builder
 	for i, x := range recordings(t) {
 		if seeds.Race && i%8 != 0 {

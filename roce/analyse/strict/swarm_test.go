@@ -26,6 +26,7 @@ import (
 //
 // A failure prints its seed: go test -run 'TestSwarm$' -seed N
 func TestSwarm(t *testing.T) {
+	seeds.Slow(t)
 	packets, checked, selective, perhaps := 0, 0, 0, map[strict.Rule]int{}
 	n := seeds.Run(t, seeds.Fewer(60), func(t *testing.T, seed uint64) {
 		rng := rand.New(rand.NewPCG(seed, 0x571c7))

@@ -14,6 +14,7 @@ func inject(l link.Link, f *linktest.Faults) { l.(*packet.Link).Inject(f) }
 func queueOnly(o *packet.Options) { o.DisableRing = true }
 
 func TestFaults(t *testing.T) {
+	seeds.Slow(t)
 	for name, change := range map[string]func(*packet.Options){"ring": nil, "queue": queueOnly} {
 		t.Run(name, func(t *testing.T) {
 			_, a, b := openPacket(change).OpenPair(t, 4200)

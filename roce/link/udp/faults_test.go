@@ -3,6 +3,7 @@ package udp
 import (
 	"testing"
 
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/goroce/goroce/roce/link/linktest"
@@ -17,10 +18,12 @@ func inject(l link.Link, f *linktest.Faults) {
 }
 
 func TestFaults(t *testing.T) {
+	seeds.Slow(t)
 	linktest.RunFaults(t, linktest.Pair{A: open(t, loopback(), Options{}), B: open(t, loopback(), Options{})}, inject)
 }
 
 func TestDead(t *testing.T) {
+	seeds.Slow(t)
 	b := open(t, loopback(), Options{})
 	linktest.RunDead(t, func(t *testing.T) link.Link { return open(t, loopback(), Options{}) }, b, inject)
 }
