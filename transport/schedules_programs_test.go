@@ -410,6 +410,8 @@ func schedulePrograms() []*program {
 	for _, k := range []string{"w3 w2", "r3 r2", "w1 r3 w1", "s1 r2 f1", "w2 r2"} {
 		add(k, "", 2, 0, 0, 0, both(trips, selectively)).always = true
 	}
+	// A packet that is lost twice behind others that came: four losses, as the first one tells the peer's selective repeat.
+	add("w3 w3", "", 4, 0, 0, 0, selectively).always = true
 	add("w2", "W1", 1, 0, 0, 0, lazy).always = true // refused with a NAK to send
 	for _, k := range []string{"r1 f1", "w2 w1", "r2"} {
 		add(k, "", 2, 0, 0, 1, silence).always = true
