@@ -7,6 +7,8 @@ import (
 
 	"github.com/goroce/goroce/roce/analyse/stage"
 	"github.com/goroce/goroce/roce/link/sim"
+	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/cc"
 )
 
 // param is a number that the reader can change.
@@ -131,7 +133,11 @@ func (l *lesson) perform(v values) (r *run, err error) {
 
 func (l *lesson) on(cfg stage.Config, v values) (*run, error) {
 	for i := range cfg.Tuning {
-		cfg.Tuning[i].GoBackN = cfg.Tuning[i].GoBackN || !l.selective
+		t := &cfg.Tuning[i]
+		t.GoBackN = t.GoBackN || !l.selective
+		if t.Congestion.Algorithm == cc.Auto { // a window that opens would be about something else
+			t.MaxUnackedPackets = transport.DefaultMaxUnackedPackets
+		}
 	}
 	s, err := stage.New(cfg)
 	if err != nil {
