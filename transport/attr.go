@@ -54,7 +54,7 @@ type QPInitAttr struct {
 	UserData any // returned by QP.UserData, for the shell
 
 	// Congestion replaces the congestion control of the engine's Tuning; nil keeps it. UD QPs have
-	// no congestion control, and cc.Auto means none for UC QPs.
+	// no congestion control.
 	Congestion *cc.Config
 }
 

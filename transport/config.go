@@ -53,6 +53,6 @@ type Tuning struct {
 	CNPGap   time.Duration
 	CNPScope cc.Scope
 
-	// Congestion selects the congestion control of RC and UC QPs; the default is cc.Auto.
+	// Congestion selects the congestion control of RC and UC QPs; the default is none.
 	Congestion cc.Config
 }

@@ -107,10 +107,6 @@ const (
 
 // Steps of loss recovery.
 const (
-	// minQueueNs and maxQueueNs bound the wait on the way that ends the doubling of a window (RFC
-	// 9406).
-	minQueueNs = 4e6
-	maxQueueNs = 16e6
 	// minWindow is the smallest send window that loss leaves, in packets.
 	minWindow = 4
 	// minEpisodeNs is how long after going back a sequence NAK without progress is attributed to

@@ -83,7 +83,7 @@ func (r *retryState) onProgress(sq *requester, now int64) (trip, late bool) {
 		p.update(sq.qp, &sq.rtt)
 		return false, false
 	}
-	sq.win.onTrip(&sq.rtt)
+	sq.win.idle = sq.rtt.last <= sq.rtt.least+sq.rtt.least/8
 	p.backoff = 0
 	p.update(sq.qp, &sq.rtt)
 	if f := sq.flight; f != nil && sq.bounded() {

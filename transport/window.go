@@ -101,16 +101,6 @@ func (w *window) onAck(n int) {
 	}
 }
 
-// onTrip takes a round trip. One that is much longer than the shortest shows that a queue forms, and
-// ends the doubling before the queue is full (HyStart, RFC 9406).
-func (w *window) onTrip(e *rttEstimate) {
-	more := e.last - e.least
-	w.idle = more <= e.least/8
-	if w.doubling && more > min(max(e.least/8, minQueueNs), maxQueueNs) {
-		w.doubling = false
-	}
-}
-
 // rule sets the window to n packets, and lets nothing else change it until release.
 func (w *window) rule(n int) {
 	w.size, w.max, w.long, w.ruled, w.doubling, w.begins = n, n, 0, true, false, false

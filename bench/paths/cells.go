@@ -75,7 +75,7 @@ func contenders() (all []Contender) {
 	for _, kind := range []string{flowWrite, flowRead, flowRSocket} {
 		all = append(all, Contender{Name: kind, Kind: kind})
 	}
-	for _, name := range cc.Algorithms()[1:] { // auto is the default
+	for _, name := range cc.Algorithms()[1:] { // none is the default
 		all = append(all, Contender{Name: "WRITE, " + name, Kind: flowWrite, Control: name})
 	}
 	delay := cc.ByDelay.String()

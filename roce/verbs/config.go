@@ -73,7 +73,7 @@ type Config struct {
 	Tracer transport.Tracer
 
 	// Tuning overrides defaults of the protocol and selects congestion control (Tuning.Congestion;
-	// cc.Auto by default).
+	// none by default).
 	Tuning transport.Tuning
 
 	// MemLimits bounds registered memory; zero values mean the defaults of package mem.

@@ -10,15 +10,15 @@ type Algorithm uint8
 
 // The algorithms.
 const (
-	Auto          Algorithm = iota // Delay, from the first loss with a long round trip on; for RC
-	None                           // none
+	None          Algorithm = iota // only a window
 	DCQCNPaper                     // DCQCN with the profile of its paper
 	DCQCNMellanox                  // DCQCN with the defaults of ConnectX
 	ByDelay                        // Delay; for RC
+	Auto                           // Delay that waits for a loss (AwaitLoss); for RC
 	numAlgorithms
 )
 
-var algorithmNames = [numAlgorithms]string{"auto", "none", "dcqcn-paper", "dcqcn-mellanox", "delay"}
+var algorithmNames = [numAlgorithms]string{"none", "dcqcn-paper", "dcqcn-mellanox", "delay", "auto"}
 
 // String returns the name that [ParseAlgorithm] accepts.
 func (a Algorithm) String() string {
@@ -38,14 +38,14 @@ func ParseAlgorithm(s string) (Algorithm, error) {
 			return Algorithm(i), nil
 		}
 	}
-	return Auto, fmt.Errorf("%q is not a congestion control: there are %v", s, Algorithms())
+	return None, fmt.Errorf("%q is not a congestion control: there are %v", s, Algorithms())
 }
 
 // DefaultLineRate is assumed for a port of unknown rate. A rate that is too high costs a few more
 // cuts at the first congestion; one that is too low bounds a QP while it recovers.
 const DefaultLineRate = 10 * Gbps
 
-// Config selects the congestion control of QPs. The zero value selects Auto.
+// Config selects the congestion control of QPs. The zero value selects none.
 type Config struct {
 	Algorithm Algorithm
 	// LineRate is the rate of the port; 0 means DefaultLineRate.

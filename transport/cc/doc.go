@@ -6,8 +6,8 @@
 // [NewDCQCN] reacts to notifications, which need switches that mark packets. Its profiles are
 // [Paper] (Zhu et al., "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015) and
 // [Mellanox] (defaults of ConnectX NICs). [NewDelay] reacts to round trips and needs nothing from
-// switches: it receives each [Round], and also sets the window. [Config] selects one by name.
-// The default is [Auto]: control by round trips that begins with a loss.
+// switches: it receives each [Round], and also sets the window. [Config] selects one by name, or
+// none, which is the default.
 //
 // Rates count bits on an Ethernet cable. A CNP costs a fixed amount of work and cannot lower the
 // rate below the profile's MinRate. Elapsed time costs one step for each period in which the rate

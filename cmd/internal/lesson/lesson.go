@@ -8,7 +8,6 @@ import (
 	"github.com/goroce/goroce/roce/analyse/stage"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/goroce/goroce/transport"
-	"github.com/goroce/goroce/transport/cc"
 )
 
 // param is a number that the reader can change.
@@ -135,9 +134,7 @@ func (l *lesson) on(cfg stage.Config, v values) (*run, error) {
 	for i := range cfg.Tuning {
 		t := &cfg.Tuning[i]
 		t.GoBackN = t.GoBackN || !l.selective
-		if t.Congestion.Algorithm == cc.Auto { // a window that opens would be about something else
-			t.MaxUnackedPackets = transport.DefaultMaxUnackedPackets
-		}
+		t.MaxUnackedPackets = transport.DefaultMaxUnackedPackets // from the beginning
 	}
 	s, err := stage.New(cfg)
 	if err != nil {

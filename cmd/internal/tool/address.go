@@ -37,7 +37,7 @@ func (d *DeviceOptions) Options() []getopt.Option {
 		{Long: "event", Help: "a thread of the device's own does the work (default, but for latency tests without -e)", Set: getopt.Bool(&d.Event)},
 		{Long: "no-gso", Help: "send every packet by itself", Set: getopt.Bool(&d.NoGSO)},
 		{Long: "no-gro", Help: "receive every packet by itself", Set: getopt.Bool(&d.NoGRO)},
-		{Long: "cc", Arg: "algorithm", Help: "congestion control: " + strings.Join(cc.Algorithms(), ", ") + " (default auto)", Set: d.setCC},
+		{Long: "cc", Arg: "algorithm", Help: "congestion control: " + strings.Join(cc.Algorithms(), ", ") + " (default none)", Set: d.setCC},
 		{Long: "cc-rate", Arg: "Gb/s", Help: "line rate for congestion control (default: that of the interface)", Set: getopt.Int(&d.CCRate, 1, 3200)},
 		{Long: "trace", Arg: "file", Help: "write every packet to a pcapng file, or to a named pipe: see roce explain, roce dump", Set: getopt.String(&d.Trace)},
 		{Long: "cc-nak", Help: "congestion control takes a lost packet for congestion", Set: getopt.Bool(&d.CCOnNAK)},

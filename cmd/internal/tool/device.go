@@ -34,8 +34,8 @@ func OpenDevice(cfg verbs.Config) (*verbs.Device, func() error, error) {
 // congestion is what the options say about congestion control on an
 // interface.
 func (d *DeviceOptions) congestion(iface string) cc.Config {
-	if d.CC == cc.Auto || d.CC == cc.None {
-		return cc.Config{Algorithm: d.CC}
+	if d.CC == cc.None {
+		return cc.Config{}
 	}
 	c := cc.Config{Algorithm: d.CC, LineRate: cc.Rate(d.CCRate) * cc.Gbps, CutOnNAK: d.CCOnNAK}
 	if c.LineRate == 0 {
