@@ -8,6 +8,7 @@ import (
 	"github.com/goroce/goroce/roce/analyse/stage"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/cc"
 )
 
 // param is a number that the reader can change.
@@ -134,7 +135,9 @@ func (l *lesson) on(cfg stage.Config, v values) (*run, error) {
 	for i := range cfg.Tuning {
 		t := &cfg.Tuning[i]
 		t.GoBackN = t.GoBackN || !l.selective
-		t.MaxUnackedPackets = transport.DefaultMaxUnackedPackets // from the beginning
+		if t.Congestion.Algorithm == cc.None { // a window that opens would be about something else
+			t.MaxUnackedPackets = transport.DefaultMaxUnackedPackets
+		}
 	}
 	s, err := stage.New(cfg)
 	if err != nil {
