@@ -20,7 +20,7 @@ type keeper struct {
 	background atomic.Bool   // the goroutine is at work; written with the lock of the shard held
 	wanted     atomic.Bool   // it is to give way
 	polls      atomic.Uint32 // that received, so far
-	posts      atomic.Uint32 // calls of a program in another language that posted, so far
+	postCalls  atomic.Uint32 // calls of a program in another language that posted, so far
 	off        atomic.Bool   // for tests: it never takes over
 	eager      atomic.Uint32 // polls while the goroutine was at work, since the last wait
 	attention  attention     // of a program in another language

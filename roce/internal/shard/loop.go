@@ -2,7 +2,6 @@ package shard
 
 import (
 	"math"
-	"net/netip"
 	"time"
 
 	"github.com/goroce/goroce/transport"
@@ -34,7 +33,7 @@ func (s *Shard) progress(expectReply func() bool) (bool, error) {
 		now := s.link.Now()
 		timer := s.timersDue(now)
 		quiet := s.posts.quiet()
-		from, quote := s.returned()
+		from, quote := s.link.Returned()
 		idle := n == 0 && gathered == 0 && !timer && !quiet && quote == nil
 		if idle && !s.link.Blocked() {
 			s.makeUpcalls(nil)
@@ -52,7 +51,7 @@ func (s *Shard) progress(expectReply func() bool) (bool, error) {
 		}
 		s.woke = false
 		s.handle(now, s.rx[:n])
-		for ; quote != nil; from, quote = s.returned() {
+		for ; quote != nil; from, quote = s.link.Returned() {
 			if s.service != nil {
 				s.service.Returned(now, from, quote)
 			}
@@ -82,11 +81,6 @@ func (s *Shard) progress(expectReply func() bool) (bool, error) {
 		s.makeUpcalls(up)
 		return !idle || !s.link.Blocked(), nil
 	}
-}
-
-// returned asks the link for a datagram that was sent back. rxMu is held.
-func (s *Shard) returned() (from netip.Addr, quote []byte) {
-	return s.link.Returned()
 }
 
 // recv asks the link for packets, which the link may leave unverified.

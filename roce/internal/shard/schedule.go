@@ -58,10 +58,10 @@ func (a *delayedAck) afterReceive(r received) next {
 // engine. The lock is held.
 func (s *Shard) Flush(now int64) {
 	s.ack.answered()
-	s.transmit(now)
+	s.Transmit(now)
 	for s.service != nil && s.service.Ready() {
 		s.service.Run(now)
-		s.transmit(now)
+		s.Transmit(now)
 	}
 	s.noteTimers()
 }
@@ -71,7 +71,7 @@ func (s *Shard) Flush(now int64) {
 // its peer must not take that for a failure. The lock is held.
 func (s *Shard) Settle(now int64) {
 	if !s.releaseAck(now) {
-		s.transmit(now)
+		s.Transmit(now)
 	}
 }
 
@@ -133,9 +133,8 @@ func (s *Shard) Received() {
 	}
 }
 
-// transmit sends what the engine has to send and hands out its events. The lock is
-// held.
-func (s *Shard) transmit(now int64) {
+// Transmit sends what the engine has to send and hands out its events. The lock is held.
+func (s *Shard) Transmit(now int64) {
 	if s.link.Blocked() {
 		s.link.Send(nil)
 	}
@@ -159,9 +158,6 @@ func (s *Shard) forgetSent() {
 	}
 	s.txUsed = 0
 }
-
-// Transmit is transmit for a service that sends its last messages. The lock is held.
-func (s *Shard) Transmit(now int64) { s.transmit(now) }
 
 // handOut hands out the engine's events. The lock is held.
 func (s *Shard) handOut() {

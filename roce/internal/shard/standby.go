@@ -53,7 +53,7 @@ func (a *activity) looks(polls, posts uint32) bool {
 // notePost counts a call that posts.
 func (s *Shard) notePost() {
 	if s.foreign.Load() {
-		s.keeper.posts.Add(1)
+		s.keeper.postCalls.Add(1)
 	}
 }
 
@@ -61,14 +61,14 @@ func (s *Shard) notePost() {
 func (s *Shard) lookAfter() {
 	k := &s.keeper
 	var seen activity
-	seen.looks(k.polls.Load(), k.posts.Load())
+	seen.looks(k.polls.Load(), k.postCalls.Load())
 	pause, idle := time.Duration(standbyNs), time.Duration(0)
 	for {
 		s.machine.Nap(pause)
 		if s.Closed() || s.Background() || k.off.Load() {
 			return
 		}
-		if seen.looks(k.polls.Load(), k.posts.Load()) {
+		if seen.looks(k.polls.Load(), k.postCalls.Load()) {
 			idle = 0
 		} else if idle += pause; s.receiveForNobody() {
 			k.attention.missed()
