@@ -123,7 +123,7 @@ func (c *Conn) start(ctx context.Context, wr *verbs.SendWR, buf verbs.PoolBuf) (
 func (c *Conn) startPending(ctx context.Context, wr *verbs.SendWR, p *Pending) error {
 	var err error
 	werr := c.wait(ctx, forOperation, func() bool {
-		if c.closed || c.flushed || c.posted >= c.cfg.SendDepth || ctx.Err() != nil || c.deadlines[forOperation].passed.Load() {
+		if c.closed || c.flushed || c.posted >= c.cfg.SendDepth || c.outOfTime(ctx, forOperation) != nil {
 			return false
 		}
 		c.nextOp++

@@ -51,10 +51,7 @@ type traffic struct {
 
 // sent counts a posted work request.
 func (t *traffic) sent(wr *verbs.SendWR) {
-	n := uint64(len(wr.Inline))
-	for i := range wr.SGList {
-		n += uint64(wr.SGList[i].Length)
-	}
+	n := payload(wr)
 	t.ops++
 	switch wr.Opcode {
 	case verbs.WRSend, verbs.WRSendImm, verbs.WRSendInv:

@@ -23,6 +23,11 @@ func (c *Conn) begin(ctx context.Context, what waitFor) error {
 	if c.s == nil {
 		return access.ErrZero
 	}
+	return c.outOfTime(ctx, what)
+}
+
+// outOfTime returns an error if the context or the deadline is over.
+func (c *Conn) outOfTime(ctx context.Context, what waitFor) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -54,11 +59,8 @@ func (c *Conn) wait(ctx context.Context, what waitFor, ready func() bool) error 
 		if c.flushed {
 			return c.closeErr()
 		}
-		if err := ctx.Err(); err != nil {
+		if err := c.outOfTime(ctx, what); err != nil {
 			return err
-		}
-		if c.deadlines[what].passed.Load() {
-			return deadlineError{}
 		}
 		if c.ending && c.work == 0 && what == forMessage {
 			return ErrServerClosed
