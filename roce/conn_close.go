@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/internal/core"
+	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/verbs"
 )
 
@@ -95,7 +96,7 @@ func (c *Conn) losses(cause error) error {
 			cause = verbs.ErrPeerClosed
 		}
 	case c.deadlines[forOperation].passed.Load(), errors.Is(cause, context.DeadlineExceeded):
-		cause = deadlineError{}
+		cause = access.DeadlineError{}
 	case cause == nil:
 		cause = verbs.ErrClosed
 	}

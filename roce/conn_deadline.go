@@ -1,8 +1,6 @@
 package roce
 
 import (
-	"context"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -25,17 +23,6 @@ type connDeadline struct {
 	timer  *time.Timer // nil: no deadline is ahead
 	set    uint64      // how often it was set, by which a timer stopped too late knows that it is stale
 	passed atomic.Bool
-}
-
-// deadlineError reports that a call's deadline has passed. It matches both context.DeadlineExceeded
-// and os.ErrDeadlineExceeded.
-type deadlineError struct{}
-
-func (deadlineError) Error() string   { return os.ErrDeadlineExceeded.Error() }
-func (deadlineError) Timeout() bool   { return true }
-func (deadlineError) Temporary() bool { return true }
-func (deadlineError) Is(target error) bool {
-	return target == context.DeadlineExceeded || target == os.ErrDeadlineExceeded
 }
 
 // SetDeadline sets the deadlines of all calls that wait: those of SetReadDeadline and

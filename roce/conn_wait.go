@@ -32,7 +32,7 @@ func (c *Conn) outOfTime(ctx context.Context, what waitFor) error {
 		return err
 	}
 	if c.deadlines[what].passed.Load() {
-		return deadlineError{}
+		return access.DeadlineError{}
 	}
 	return nil
 }

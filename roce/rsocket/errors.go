@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/verbs"
 )
 
@@ -146,22 +147,11 @@ func opError(op string, local, remote Addr, err error) error {
 // argError says which argument is invalid. It matches roce.ErrInvalidAttr.
 func argError(op, arg, why string) error { return &roce.ArgError{Op: op, Arg: arg, Why: why} }
 
-// deadlineError is the error of a context's deadline. Like that of net, it matches both
-// context.DeadlineExceeded and os.ErrDeadlineExceeded.
-type deadlineError struct{}
-
-func (deadlineError) Error() string   { return os.ErrDeadlineExceeded.Error() }
-func (deadlineError) Timeout() bool   { return true }
-func (deadlineError) Temporary() bool { return true }
-func (deadlineError) Is(target error) bool {
-	return target == context.DeadlineExceeded || target == os.ErrDeadlineExceeded
-}
-
 // contextError maps an error that a context may have caused to that of package net.
 func contextError(err error) error {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return deadlineError{}
+		return access.DeadlineError{}
 	case errors.Is(err, context.Canceled):
 		return context.Canceled
 	}
