@@ -73,9 +73,9 @@ func run(ctx context.Context, env *tool.Env, args []string) (err error) {
 	}
 	d := &dumper{o: o, out: bufio.NewWriterSize(env.Stdout, outBytes), live: o.iface != ""}
 	if o.write != "" {
-		f, err := os.Create(o.write)
-		if err != nil {
-			return err
+		f, failed := os.Create(o.write)
+		if failed != nil {
+			return failed
 		}
 		w := bufio.NewWriterSize(f, outBytes)
 		d.file = w

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/goroce/goroce/cmd/internal/tool"
@@ -104,6 +105,15 @@ func TestJSON(t *testing.T) {
 		require.Equal(t, "right", r.Headers["icrc"]["state"])
 		require.NotNil(t, r.Headers["bth"]["psn"].(float64))
 	}
+}
+
+// A file that cannot take all is an error, though what is left to write fits the buffer.
+func TestWriteFull(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("no file that is always full")
+	}
+	_, err := dumped(t, "-w", "/dev/full", captures+"rping.pcap")
+	require.ErrorIs(t, err, syscall.ENOSPC)
 }
 
 // What -w writes is read again, and is what the filter let through.
