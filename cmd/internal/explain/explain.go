@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -58,7 +57,7 @@ FILE is pcap or pcapng, of tcpdump, Wireshark, "roce dump -w" or roce/link/trace
 Options:
 `
 
-func run(_ context.Context, env *tool.Env, args []string) (err error) {
+func run(_ context.Context, env *tool.Env, args []string) error {
 	o := &options{}
 	operands, err := tool.Parse(usage, o.table(), args)
 	switch {
@@ -135,25 +134,21 @@ func run(_ context.Context, env *tool.Env, args []string) (err error) {
 			fmt.Fprintf(env.Stderr, "explain: %s: %s; what came before is explained\n", x.Name, x.Damage)
 		}
 	}
-	out, style := env.Stdout, styleOf(env.Stdout)
-	if o.output != "" {
-		f, err := os.Create(o.output)
-		if err != nil {
-			return err
+	style := textStyle{width: defaultWidth}
+	if o.output == "" {
+		style = styleOf(env.Stdout)
+	}
+	err = env.Output(o.output, func(w io.Writer) error {
+		switch {
+		case o.json:
+			return tool.WriteJSON(w, e)
+		case o.html:
+			return page.write(w)
 		}
-		defer func() { err = errors.Join(err, f.Close()) }()
-		out, style = f, textStyle{width: defaultWidth}
-	}
-	w := bufio.NewWriter(out)
-	switch {
-	case o.json:
-		err = tool.WriteJSON(w, e)
-	case o.html:
-		err = page.write(w)
-	default:
 		e.print(w, style, o.verbose)
-	}
-	if err = errors.Join(err, w.Flush()); err != nil {
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	n := 0

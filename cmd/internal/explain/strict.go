@@ -1,8 +1,6 @@
 package explain
 
 import (
-	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -15,7 +13,7 @@ import (
 )
 
 // checkStrictly holds a file against the rules of the specification, for --strict. It returns an error if one is broken.
-func (o *options) checkStrictly(env *tool.Env, name string) (err error) {
+func (o *options) checkStrictly(env *tool.Env, name string) error {
 	in := io.Reader(os.Stdin)
 	if name != "-" {
 		f, err := os.Open(name)
@@ -32,26 +30,17 @@ func (o *options) checkStrictly(env *tool.Env, name string) (err error) {
 	if err != nil {
 		fmt.Fprintf(env.Stderr, "explain: %s: %v; what came before is checked\n", name, err)
 	}
-	out := env.Stdout
-	if o.output != "" {
-		f, err := os.Create(o.output)
-		if err != nil {
-			return err
+	err = env.Output(o.output, func(w io.Writer) error {
+		if o.json {
+			return tool.WriteJSON(w, struct {
+				File string `json:"file"`
+				*strict.Report
+			}{name, rep})
 		}
-		defer func() { err = errors.Join(err, f.Close()) }()
-		out = f
-	}
-	w := bufio.NewWriter(out)
-	if o.json {
-		err = tool.WriteJSON(w, struct {
-			File string `json:"file"`
-			*strict.Report
-		}{name, rep})
-	} else {
-		err = nil
 		printViolations(w, name, rep, o.verbose)
-	}
-	if err = errors.Join(err, w.Flush()); err != nil {
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	n := 0

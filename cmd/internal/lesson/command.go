@@ -1,12 +1,10 @@
 package lesson
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"os"
+	"io"
 	"strings"
 
 	"github.com/goroce/goroce/cmd/internal/explain"
@@ -46,7 +44,7 @@ Usage:
 Options:
 `
 
-func main(_ context.Context, env *tool.Env, args []string) (err error) {
+func main(_ context.Context, env *tool.Env, args []string) error {
 	o := &options{}
 	operands, err := tool.Parse(usage, o.table(), args)
 	switch {
@@ -82,26 +80,17 @@ func main(_ context.Context, env *tool.Env, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	out := env.Stdout
-	if o.output != "" {
-		f, err := os.Create(o.output)
-		if err != nil {
+	return env.Output(o.output, func(w io.Writer) error {
+		capture := r.s.Capture(l.viewOf(v))
+		switch {
+		case o.html:
+			return explain.Page(w, "roce lesson "+strings.Join(operands, " "), bytes.NewReader(capture))
+		case o.pcap:
+			_, err := w.Write(capture)
 			return err
 		}
-		defer func() { err = errors.Join(err, f.Close()) }()
-		out = f
-	}
-	w := bufio.NewWriter(out)
-	capture := r.s.Capture(l.viewOf(v))
-	switch {
-	case o.html:
-		err = explain.Page(w, "roce lesson "+strings.Join(operands, " "), bytes.NewReader(capture))
-	case o.pcap:
-		_, err = w.Write(capture)
-	default:
-		err = l.print(w, r, o.answers)
-	}
-	return errors.Join(err, w.Flush())
+		return l.print(w, r, o.answers)
+	})
 }
 
 // find returns the lesson of a name, or of a number as the list has it.
