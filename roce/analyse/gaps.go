@@ -10,18 +10,7 @@ import (
 
 // skipped notes that the PSNs before p are missing.
 func (h *half) skipped(p *pcap.Packet) {
-	g := gap{from: h.next, to: p.PSN, frame: p.Frame, at: p.AtNs}
-	if b := h.a.lastBad[pairKey{p.Flow.Src, p.Flow.Dst}]; b != nil && !b.used {
-		// A damaged packet was here: this is what became of it.
-		b.used = true
-		g.find = b.find
-		b.belongs(h.c, p.DestQP, &g)
-		b.find.add(p.Frame)
-	}
-	if len(h.gaps) >= maxGaps {
-		h.gaps = append(h.gaps[:0], h.gaps[maxGaps/2:]...)
-	}
-	h.gaps = append(h.gaps, g)
+	h.gaps = h.withGap(h.gaps, gap{from: h.next}, p)
 	if !h.reliable() {
 		h.unreliableGap(&h.gaps[len(h.gaps)-1], p)
 		h.cur = nil
@@ -30,6 +19,22 @@ func (h *half) skipped(p *pcap.Packet) {
 	if info := p.Opcode.Info(); h.cur != nil && (info.Pos&ib.First != 0 || info.Op != h.cur.op) {
 		h.cur = nil // its end is missing
 	}
+}
+
+// withGap adds a gap in front of p, and forgets the older half of many.
+func (h *half) withGap(gaps []gap, g gap, p *pcap.Packet) []gap {
+	g.to, g.frame, g.at = p.PSN, p.Frame, p.AtNs
+	if b := h.a.lastBad[pairKey{p.Flow.Src, p.Flow.Dst}]; b != nil && !b.used {
+		// A damaged packet was here: this is what became of it.
+		b.used = true
+		g.find = b.find
+		b.belongs(h.c, p.DestQP, &g)
+		b.find.add(p.Frame)
+	}
+	if len(gaps) >= maxGaps {
+		gaps = append(gaps[:0], gaps[maxGaps/2:]...)
+	}
+	return append(gaps, g)
 }
 
 // unreliableGap reports a loss on UC, which nobody will repair.

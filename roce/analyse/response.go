@@ -118,17 +118,7 @@ func (h *half) readResponse(p *pcap.Packet, info *ib.OpcodeInfo, n *Note) {
 	case d == 0:
 		o.nextRsp = p.PSN.Next()
 	case d > 0:
-		g := gap{from: o.nextRsp, to: p.PSN, frame: p.Frame, at: p.AtNs, op: o, asked: o.asked}
-		if b := h.a.lastBad[pairKey{p.Flow.Src, p.Flow.Dst}]; b != nil && !b.used {
-			b.used = true
-			g.find = b.find
-			b.belongs(h.c, p.DestQP, &g)
-			b.find.add(p.Frame)
-		}
-		if len(h.holes) >= maxGaps {
-			h.holes = append(h.holes[:0], h.holes[maxGaps/2:]...)
-		}
-		h.holes = append(h.holes, g)
+		h.holes = h.withGap(h.holes, gap{from: o.nextRsp, op: o, asked: o.asked}, p)
 		o.nextRsp = p.PSN.Next()
 	default:
 		n.Late = true
