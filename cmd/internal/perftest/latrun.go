@@ -87,19 +87,24 @@ func (p *pinger) allAcked() bool { return p.acked == p.sent }
 func (p *pinger) runOneSided() error {
 	p.begin(nowNs())
 	for p.more(p.sent) {
-		if err := p.post(); err != nil {
+		if over, err := p.postCounted(); over || err != nil {
 			return err
-		}
-		if err := p.until(p.allAcked, nil); err != nil {
-			return ended(err)
-		}
-		now := nowNs()
-		p.watch.count(now, 1)
-		if p.watch.over(now) {
-			break
 		}
 	}
 	return nil
+}
+
+// postCounted posts a message, waits until it is acknowledged, and counts it. over says that the time is up.
+func (p *pinger) postCounted() (over bool, err error) {
+	if err := p.post(); err != nil {
+		return false, err
+	}
+	if err := p.until(p.allAcked, nil); err != nil {
+		return true, ended(err)
+	}
+	now := nowNs()
+	p.watch.count(now, 1)
+	return p.watch.over(now), nil
 }
 
 // runSend bounces messages. The client begins; each side answers when it has
@@ -155,16 +160,8 @@ func (p *pinger) runWrite() error {
 		}
 		if p.more(p.sent) {
 			mem[mine] = byte(p.sent + 1)
-			if err := p.post(); err != nil {
+			if over, err := p.postCounted(); over || err != nil {
 				return err
-			}
-			if err := p.until(p.allAcked, nil); err != nil {
-				return ended(err)
-			}
-			now := nowNs()
-			p.watch.count(now, 1)
-			if p.watch.over(now) {
-				break
 			}
 		}
 	}
