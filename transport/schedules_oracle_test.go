@@ -712,8 +712,10 @@ func (w *world) acknowledged(a wireAck) error {
 	return nil
 }
 
-// final checks what must hold when nothing can happen any more. It uses up the world.
-func (w *world) final() error {
+// Final checks what must hold when nothing can happen any more, and notes what it has cost to come here. It uses up
+// the world.
+func (w *world) Final() error {
+	w.cost.end(w)
 	for i, e := range w.ends {
 		ops := w.ops(i)[:e.posted]
 		last := len(ops)
