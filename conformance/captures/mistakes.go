@@ -12,8 +12,8 @@ import (
 // down is the one that must not be answered well.
 func mistakeScenes() []Scene {
 	return []Scene{
-		{Name: "no receive", Fault: "a SEND comes before the receive is posted", Want: both("rnr"), play: playRNR},
-		{Name: "no receive ever", Fault: "a SEND, and no receive is ever posted", Want: both("rnr", "rnr-retry-exceeded"), link: func(l *link) { l.rnrRetry = shortRun }, play: playRNRExceeded},
+		{Name: "no receive", Fault: "a SEND comes before the receive is posted", Want: both("rnr"), play: warm(playRNR)},
+		{Name: "no receive ever", Fault: "a SEND, and no receive is ever posted", Want: both("rnr", "rnr-retry-exceeded"), link: func(l *link) { l.rnrRetry = shortRun }, play: warm(playRNRExceeded)},
 		{Name: "wrong key", Fault: "a WRITE with another generation of the key", Want: both("remote-access"), play: mistake(peer.RemAccessErr, func(t *take) peer.SendWR {
 			w := t.write(short)
 			w.RKey ^= 0x5a
@@ -24,13 +24,17 @@ func mistakeScenes() []Scene {
 			w.RemoteAddr = t.ends[1].mr.Addr() + arenaBytes - short + 1
 			return w
 		})},
-		{Name: "misaligned atomic", Fault: "the address of a FETCH_ADD is made odd on the way", Want: both("invalid-request"), play: playMisaligned},
-		{Name: "receive key wrong", Fault: "the receive that a SEND meets has a wrong key", Want: both("remote-operational"), play: playRemoteOp},
-		{Name: "nothing arrives", Fault: "a WRITE ONLY is dropped for ever", Want: ends("retry-exceeded", ""), link: soon, play: playNothingArrives},
-		{Name: "no ACK arrives", Fault: "the ACK of a WRITE ONLY is dropped for ever", Want: [2][]string{{"retry-exceeded"}, {"lost-ack", "retry-exceeded"}}, link: soon, play: playNoACK},
+		{Name: "misaligned atomic", Fault: "the address of a FETCH_ADD is made odd on the way", Want: both("invalid-request"), play: warm(playMisaligned)},
+		{Name: "receive key wrong", Fault: "the receive that a SEND meets has a wrong key", Want: both("remote-operational"), play: warm(playRemoteOp)},
+		{Name: "nothing arrives", Fault: "a WRITE ONLY is dropped for ever", Want: ends("retry-exceeded", ""), link: soon, play: dropped(func(t *take) (wire.Match, peer.SendWR) { return t.request(0), t.write(short) })},
+		{Name: "no ACK arrives", Fault: "the ACK of a WRITE ONLY is dropped for ever", Want: [2][]string{{"retry-exceeded"}, {"lost-ack", "retry-exceeded"}}, link: soon, play: dropped(func(t *take) (wire.Match, peer.SendWR) { return t.answer(0), t.write(short) })},
 		{Name: "peer gone", Fault: "from some time on nothing of the responder comes through; two queue pairs ask", Want: [2][]string{{"retry-exceeded", "retry-exceeded", "peer-gone"}, {"lost-ack", "lost-ack", "retry-exceeded", "retry-exceeded"}}, link: soon, play: playPeerGone},
 		{Name: "path MTUs differ", Fault: "the requester has a path MTU of 1024, the responder one of 512", Want: both("mtu-mismatch"), link: func(l *link) { l.mtu = [2]int{1024, 512} }, tune: split, play: mistake(peer.RemInvReqErr, func(t *take) peer.SendWR { return t.write(long) })},
-		{Name: "path MTU blackhole", Fault: "packets of more than 600 bytes are dropped for ever", Want: [2][]string{{"pmtu-blackhole", "retry-exceeded"}, nil}, link: func(l *link) { soon(l); l.mtu = [2]int{1024, 1024} }, tune: split, play: playBlackhole},
+		{Name: "path MTU blackhole", Fault: "packets of more than 600 bytes are dropped for ever", Want: [2][]string{{"pmtu-blackhole", "retry-exceeded"}, nil}, link: func(l *link) { soon(l); l.mtu = [2]int{1024, 1024} }, tune: split, play: dropped(func(t *take) (wire.Match, peer.SendWR) {
+			m := t.request(0)
+			m.AnyPSN, m.Func = true, func(p *wire.Packet) bool { return len(p.Frame) > 600 }
+			return m, t.write(long)
+		})},
 		{Name: "no credits", Fault: "SENDs, of which but the first has a receive, with end-to-end credits", Want: both("credits-exhausted", "rnr"), tune: func(t *transport.Tuning) { t.EndToEndCredits = true }, play: playCredits,
 			Lacks: func(rxe [2]bool) string {
 				if rxe[1] {
@@ -46,16 +50,28 @@ func split(t *transport.Tuning) { t.WholeMessages = false }
 
 // mistake carries out a work request that the responder refuses.
 func mistake(want peer.Status, w func(*take) peer.SendWR) func(*take) error {
-	return func(t *take) error {
-		if err := t.warm(); err != nil {
-			return err
-		}
+	return warm(func(t *take) error {
 		m := t.mark(t.request(0))
 		if err := t.fails(want, w(t)); err != nil {
 			return err
 		}
 		return hit(m, 1)
-	}
+	})
+}
+
+// dropped carries out a work request of which certain packets are dropped for ever.
+func dropped(of func(*take) (wire.Match, peer.SendWR)) func(*take) error {
+	return warm(func(t *take) error {
+		m, w := of(t)
+		r := t.rule(&wire.Rule{Match: m, Kind: wire.Drop, Times: -1})
+		if err := t.fails(peer.RetryExcErr, w); err != nil {
+			return err
+		}
+		if err := hit(r, shortRun+1); err != nil {
+			return err
+		}
+		return t.talkOn()
+	})
 }
 
 // naks observes the negative acknowledgements of the responder.
@@ -69,9 +85,6 @@ func (t *take) naks(kind uint8) *wire.Rule {
 const rnrKind = 0x20
 
 func playRNR(t *take) error {
-	if err := t.warm(); err != nil {
-		return err
-	}
 	t.mark(t.request(0))
 	n := t.rule(t.naks(rnrKind))
 	w := t.send(long)
@@ -88,9 +101,6 @@ func playRNR(t *take) error {
 }
 
 func playRNRExceeded(t *take) error {
-	if err := t.warm(); err != nil {
-		return err
-	}
 	t.mark(t.request(0))
 	n := t.markAll(t.naks(rnrKind)) // the last one is when it gave up
 	if err := t.fails(peer.RNRRetryExcErr, t.send(short)); err != nil {
@@ -103,9 +113,6 @@ func playRNRExceeded(t *take) error {
 }
 
 func playMisaligned(t *take) error {
-	if err := t.warm(); err != nil {
-		return err
-	}
 	const vaLow = 7 // the last byte of the address
 	r := t.rule(&wire.Rule{Match: t.request(0), Kind: wire.Rewrite, Edit: func(p *wire.Packet) { p.Body()[vaLow] |= 4 }})
 	if err := t.fails(peer.RemInvReqErr, t.atomic()); err != nil {
@@ -115,9 +122,6 @@ func playMisaligned(t *take) error {
 }
 
 func playRemoteOp(t *take) error {
-	if err := t.warm(); err != nil {
-		return err
-	}
 	rsp := t.ends[1]
 	bad := peer.SGE{Raw: true, Addr: rsp.mr.Addr(), LKey: rsp.mr.LKey() ^ 0x5a, Len: long}
 	if err := rsp.qp.PostRecv(peer.RecvWR{ID: 1, SGL: []peer.SGE{bad}}); err != nil {
@@ -128,34 +132,6 @@ func playRemoteOp(t *take) error {
 		return err
 	}
 	return hit(m, 1)
-}
-
-func playNothingArrives(t *take) error {
-	if err := t.warm(); err != nil {
-		return err
-	}
-	r := t.rule(&wire.Rule{Match: t.request(0), Kind: wire.Drop, Times: -1})
-	if err := t.fails(peer.RetryExcErr, t.write(short)); err != nil {
-		return err
-	}
-	if err := hit(r, shortRun+1); err != nil {
-		return err
-	}
-	return t.talkOn()
-}
-
-func playNoACK(t *take) error {
-	if err := t.warm(); err != nil {
-		return err
-	}
-	r := t.rule(&wire.Rule{Match: t.answer(0), Kind: wire.Drop, Times: -1})
-	if err := t.fails(peer.RetryExcErr, t.write(short)); err != nil {
-		return err
-	}
-	if err := hit(r, shortRun+1); err != nil {
-		return err
-	}
-	return t.talkOn()
 }
 
 // playPeerGone loses all that the responder sends from some time on.
@@ -188,22 +164,6 @@ func playPeerGone(t *take) error {
 		return err
 	}
 	return t.shout()
-}
-
-func playBlackhole(t *take) error {
-	if err := t.warm(); err != nil {
-		return err
-	}
-	m := t.request(0)
-	m.AnyPSN, m.Func = true, func(p *wire.Packet) bool { return len(p.Frame) > 600 }
-	r := t.rule(&wire.Rule{Match: m, Kind: wire.Drop, Times: -1})
-	if err := t.fails(peer.RetryExcErr, t.write(long)); err != nil {
-		return err
-	}
-	if err := hit(r, shortRun+1); err != nil {
-		return err
-	}
-	return t.talkOn()
 }
 
 func playCredits(t *take) error {

@@ -50,20 +50,15 @@ func ends(requester, responder string) [2][]string {
 
 // onRequest injects a fault into packet n of an operation; onAnswer into its answer.
 func onRequest(k wire.Kind, n uint32, ops func(*take) []peer.SendWR) func(*take) error {
-	return func(t *take) error { return hitOne(t, &wire.Rule{Match: t.request(n), Kind: k, Offset: -5}, ops) }
+	return warm(func(t *take) error { return hitOne(t, &wire.Rule{Match: t.request(n), Kind: k, Offset: -5}, ops) })
 }
 
 func onAnswer(k wire.Kind, n uint32, ops func(*take) []peer.SendWR) func(*take) error {
-	return func(t *take) error { return hitOne(t, &wire.Rule{Match: t.answer(n), Kind: k, Offset: -5}, ops) }
+	return warm(func(t *take) error { return hitOne(t, &wire.Rule{Match: t.answer(n), Kind: k, Offset: -5}, ops) })
 }
 
-// hitOne carries out operations with a fault, and one more without. The PSN that a rule names counts from
-// the operations, which come after three WRITEs.
+// hitOne carries out operations with a fault, and one more without.
 func hitOne(t *take, r *wire.Rule, ops func(*take) []peer.SendWR) error {
-	if err := t.warm(); err != nil {
-		return err
-	}
-	r.Match.PSN += 3
 	rule := t.rule(r)
 	if err := t.do(ops(t)...); err != nil {
 		return err

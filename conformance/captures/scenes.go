@@ -20,7 +20,7 @@ func lossScenes() []Scene {
 	return []Scene{
 		{Name: "clean", Fault: "none: every operation", Want: ends("", ""), play: playClean},
 		{Name: "lost request", Fault: "a WRITE MIDDLE is dropped", Want: both("lost-request"), play: onRequest(wire.Drop, 3, writes(long))},
-		{Name: "lost request twice", Fault: "a WRITE MIDDLE is dropped, and again when it is sent again", Want: both("lost-request", "lost-request"), play: playLostTwice},
+		{Name: "lost request twice", Fault: "a WRITE MIDDLE is dropped, and again when it is sent again", Want: both("lost-request", "lost-request"), play: warm(playLostTwice)},
 		{Name: "lost last request", Fault: "the WRITE LAST is dropped: no later packet tells", Want: both("lost-request"), link: timer, play: onRequest(wire.Drop, packets-1, writes(long))},
 		{Name: "lost lone request", Fault: "a WRITE ONLY is dropped", Want: ends("lost-request", ""), link: timer, play: onRequest(wire.Drop, 0, writes(short))},
 		{Name: "lost READ request", Fault: "a READ REQUEST is dropped, a WRITE follows", Want: both("lost-read-request"), link: timer, play: onRequest(wire.Drop, 0, func(t *take) []peer.SendWR {
@@ -56,14 +56,14 @@ func oddScenes() []Scene {
 				return ""
 			}},
 		{Name: "marked with CNPs", Fault: "a switch marks a WRITE MIDDLE, DCQCN is on", Want: [2][]string{{"rate-cut"}, {"ce-marked", "rate-cut"}},
-			tune: func(t *transport.Tuning) { t.Congestion.Algorithm = cc.DCQCNPaper }, play: playCNP,
+			tune: func(t *transport.Tuning) { t.Congestion.Algorithm = cc.DCQCNPaper }, play: warm(playCNP),
 			Lacks: func(rxe [2]bool) string {
 				if rxe[1] {
 					return "rxe sends no CNPs, so that nobody cuts a rate"
 				}
 				return ""
 			}},
-		{Name: "late ACK", Fault: "an ACK is held for longer than the requester waits", Want: ends("late-ack", "lost-ack"), link: timer, play: playLateACK},
+		{Name: "late ACK", Fault: "an ACK is held for longer than the requester waits", Want: ends("late-ack", "lost-ack"), link: timer, play: warm(playLateACK)},
 	}
 }
 
@@ -80,9 +80,6 @@ func playClean(t *take) error {
 }
 
 func playLostTwice(t *take) error {
-	if err := t.warm(); err != nil {
-		return err
-	}
 	r := t.rule(&wire.Rule{Match: t.request(3), Kind: wire.Drop, Times: 2})
 	if err := t.do(t.write(long)); err != nil {
 		return err
@@ -137,9 +134,6 @@ func playRewritten(t *take) error {
 }
 
 func playCNP(t *take) error {
-	if err := t.warm(); err != nil {
-		return err
-	}
 	cnp := t.packet(1, 0)
 	cnp.AnyPSN, cnp.Opcodes = true, []uint8{wire.OpCNP}
 	seen := t.mark(cnp)
@@ -155,9 +149,6 @@ func playCNP(t *take) error {
 
 // playLateACK holds two ACKs for longer than the requester waits: so long takes the way back.
 func playLateACK(t *take) error {
-	if err := t.warm(); err != nil {
-		return err
-	}
 	const wait = 4096 * time.Nanosecond << tense
 	r := t.rule(&wire.Rule{Match: t.answer(0), Kind: wire.Hold, Behind: 1 << 20, MaxHold: wait * 3 / 2, Times: 2})
 	if err := t.do(t.write(short)); err != nil {

@@ -232,6 +232,16 @@ func (t *take) warm() error {
 	return nil
 }
 
+// warm plays a scene after that.
+func warm(play func(*take) error) func(*take) error {
+	return func(t *take) error {
+		if err := t.warm(); err != nil {
+			return err
+		}
+		return play(t)
+	}
+}
+
 // after carries out work requests behind the fault: nothing happens to them any more.
 func (t *take) after(size int) error {
 	t.calm[t.psn] = true
