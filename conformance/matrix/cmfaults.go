@@ -196,16 +196,7 @@ func killAndWait(ctx context.Context, victim, survivor, watched Process, word st
 	noticed := func() bool {
 		return slices.ContainsFunc(notices, func(n string) bool { return strings.Contains(survivor.Output(), n) })
 	}
-	_, original := survivor.(Original)
-	err = Poll(ctx, nil, func() (bool, error) {
-		select {
-		case <-survivor.Done():
-			return true, nil
-		default:
-			// An original may wait for ever, then.
-			return original && noticed(), nil
-		}
-	})
+	err = endOrSaid(ctx, survivor, noticed)
 	switch {
 	case err != nil:
 		return tail(survivor), fmt.Errorf("the other end does not notice: %w", err)
@@ -215,6 +206,19 @@ func killAndWait(ctx context.Context, victim, survivor, watched Process, word st
 		return tail(survivor), errors.New("the other end crashes")
 	}
 	return fmt.Sprintf("the other end noticed after %.1fs", time.Since(killedAt).Seconds()), nil
+}
+
+// endOrSaid waits for the end of a program. An original (rdma-core 44) may say what it has to, and then wait for ever.
+func endOrSaid(ctx context.Context, p Process, said func() bool) error {
+	_, original := p.(Original)
+	return Poll(ctx, nil, func() (bool, error) {
+		select {
+		case <-p.Done():
+			return true, nil
+		default:
+			return original && said(), nil
+		}
+	})
 }
 
 // crashed reports whether a program of Go has ended with a panic.
@@ -245,19 +249,11 @@ func wrongPort(ctx context.Context, f peer.Family, server, client Host) (string,
 		return "", err
 	}
 	defer c.Kill()
-	_, original := c.(Original)
-	if err := Poll(ctx, nil, func() (bool, error) {
-		select {
-		case <-c.Done():
-			return true, nil
-		default:
-			// The original says so, and then waits for ever (rdma-core 44).
-			return original && nobodyListens.MatchString(c.Output()), nil
-		}
-	}); err != nil {
+	told := func() bool { return nobodyListens.MatchString(c.Output()) }
+	if err := endOrSaid(ctx, c, told); err != nil {
 		return tail(c), err
 	}
-	if !nobodyListens.MatchString(c.Output()) || crashed(c) {
+	if !told() || crashed(c) {
 		return tail(c), errors.New("the client was not told that nobody listens")
 	}
 	return nobodyListens.FindString(c.Output()), nil
