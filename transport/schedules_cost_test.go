@@ -56,7 +56,7 @@ func (c *cost) end(w *world) {
 
 func (c *coverage) costs() string {
 	x := &c.cost
-	return fmt.Sprintf("%d %d | %v | %v | %08x", c.States, x.ends, x.worst, x.sum, x.all)
+	return fmt.Sprintf("%d %d | %v | %v | %08x", c.states, x.ends, x.worst, x.sum, x.all)
 }
 
 func (c costs) String() string {

@@ -52,10 +52,10 @@ func (c *covered) add(t *testing.T, p *program, d coverage) {
 		return
 	}
 	note := "all"
-	if d.Cut {
+	if d.cut > 0 {
 		note = "not all"
 	}
-	c.rows = append(c.rows, fmt.Sprintf("%s %d | %d | %d | %d | %v | %s |", c.start(p), d.States, d.Ends, d.Actions, d.Depth, d.Took.Round(time.Millisecond), note))
+	c.rows = append(c.rows, fmt.Sprintf("%s %d | %d | %d | %d | %v | %s |", c.start(p), d.states, d.schedules, d.actions, d.depth, d.took.Round(time.Millisecond), note))
 	text := c.before + coveredHead + strings.Join(c.rows, "\n") + "\n" + c.behind
 	if err := os.WriteFile(c.file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)

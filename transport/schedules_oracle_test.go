@@ -712,10 +712,8 @@ func (w *world) acknowledged(a wireAck) error {
 	return nil
 }
 
-// Final checks what must hold when nothing can happen any more, and notes what it has cost to come here. It uses up
-// the world.
-func (w *world) Final() error {
-	w.cost.end(w)
+// final checks what must hold when nothing can happen any more. It uses up the world.
+func (w *world) final() error {
 	for i, e := range w.ends {
 		ops := w.ops(i)[:e.posted]
 		last := len(ops)

@@ -3,17 +3,17 @@ package transport_test
 import (
 	"flag"
 	"fmt"
-	"io"
 	"runtime/debug"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/goroce/goroce/internal/schedules"
 	"github.com/goroce/goroce/internal/seeds"
 )
 
 var (
 	everyFlag   = flag.Bool("every", false, "TestEverySchedule: all programs, for hours")
+	depthFlag   = flag.Int("depth", 0, "TestEverySchedule: longest schedule, in actions; 0 for no bound")
 	statesFlag  = flag.Int("states", 0, "TestEverySchedule: most states of a program, whose search is then not complete; 0 for no bound")
 	faultsFlag  = flag.String("faults", "", "TestEverySchedule: lost,duplicated,overtaken,early for every program, as in 2,1,1,1")
 	coveredFlag = flag.String("covered", "", "TestEverySchedule: write what was covered into this `file`, program by program, and leave out what is there already")
@@ -44,51 +44,121 @@ func TestEverySchedule(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			c := explore(t, p)
 			t.Log(c)
-			if !c.Cut && p.always && *faultsFlag == "" {
+			if c.cut == 0 && p.always && *faultsFlag == "" {
 				names = append(names, p.name)
 				costs[p.name] = c.costs()
 			}
-			sum.Add(c.Coverage)
+			sum.add(c)
 			table.add(t, p, c)
 		})
 	}
-	t.Logf("%d programs: %v", sum.Programs, sum)
+	t.Logf("%d programs: %v", sum.programs, sum)
 	if !t.Failed() {
 		checkCosts(t, names, costs)
 	}
 }
 
-// coverage is what a search has seen, and what the schedules cost.
+// coverage is what a search has seen.
 type coverage struct {
-	schedules.Coverage
-	cost
+	programs, states, schedules, actions, depth, cut int
+	took                                             time.Duration
+	cost                                             cost
+}
+
+func (c *coverage) add(d coverage) {
+	c.programs += d.programs
+	c.states += d.states
+	c.schedules += d.schedules
+	c.actions += d.actions
+	c.cut += d.cut
+	c.depth = max(c.depth, d.depth)
+	c.took += d.took
 }
 
 func (c coverage) String() string {
-	s := fmt.Sprintf("%d states, %d ends, %d actions, longest schedule %d, %v", c.States, c.Ends, c.Actions, c.Depth, c.Took.Round(time.Millisecond))
-	if c.Cut {
-		s += ", not all"
+	s := fmt.Sprintf("%d states, %d ends, %d actions, longest schedule %d, %v", c.states, c.schedules, c.actions, c.depth, c.took.Round(time.Millisecond))
+	if c.cut > 0 {
+		s += fmt.Sprintf(", %d cut", c.cut)
 	}
 	return s
+}
+
+// search is a depth-first search over the schedules of one program.
+type search struct {
+	t    testing.TB
+	p    *program
+	seen map[uint64]int // shortest schedule that led there
+	path []action
+	most int // states
+	hash stateHash
+	coverage
 }
 
 // raceStates is the most states of a program under the race detector, which has nothing to find here.
 const raceStates = 50
 
-func explore(t *testing.T, p *program) (c coverage) {
-	most := *statesFlag
+func explore(t testing.TB, p *program) coverage {
+	s := &search{t: t, p: p, seen: map[uint64]int{}, most: *statesFlag}
 	if seeds.Race && !*everyFlag {
-		most = raceStates
+		s.most = raceStates
 	}
-	var names stateHash
-	var v *schedules.Violation
-	c.Coverage, v = schedules.Explore[action](func(log io.Writer) *world {
-		w := newWorld(t, p)
-		w.log, w.names, w.cost = log, &names, &c.cost
-		return w
-	}, most)
-	if v != nil {
-		t.Fatal(v)
+	s.programs = 1
+	begin := time.Now()
+	s.visit(newWorld(t, p))
+	s.took = time.Since(begin)
+	s.states = len(s.seen)
+	return s.coverage
+}
+
+// visit explores all that can follow. It uses up w.
+func (s *search) visit(w *world) {
+	h := w.hash(&s.hash)
+	if d, ok := s.seen[h]; ok && (d <= len(s.path) || *depthFlag == 0) {
+		return
 	}
-	return c
+	if s.most > 0 && len(s.seen) >= s.most {
+		s.cut++
+		return
+	}
+	s.seen[h] = len(s.path)
+	s.depth = max(s.depth, len(s.path))
+	acts := w.actions()
+	if len(acts) == 0 {
+		s.schedules++
+		s.cost.end(w)
+		s.check(w, w.final())
+		return
+	}
+	if *depthFlag > 0 && len(s.path) >= *depthFlag {
+		s.cut++
+		return
+	}
+	for i, a := range acts {
+		if i > 0 { // the first one had the world itself
+			w = newWorld(s.t, s.p)
+			w.replay(s.path)
+		}
+		s.path = append(s.path, a)
+		s.actions++
+		s.check(w, w.do(a))
+		s.visit(w)
+		s.path = s.path[:len(s.path)-1]
+	}
+}
+
+// check ends the test with the schedule that led to a violation.
+func (s *search) check(w *world, err error) {
+	if err == nil {
+		return
+	}
+	s.t.Helper()
+	var b strings.Builder
+	x := newWorld(s.t, s.p)
+	x.log = &b
+	fmt.Fprintf(&b, "%v\n", err)
+	for _, a := range s.path {
+		fmt.Fprintf(&b, "%v\n", a)
+		_ = x.do(a)
+	}
+	s.t.Fatalf("after %d states:\n%s", len(s.seen), &b)
 }

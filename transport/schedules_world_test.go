@@ -3,8 +3,8 @@ package transport_test
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/goroce/goroce/ib"
@@ -55,20 +55,18 @@ func (a action) String() string {
 
 // world is two engines, the wire between them and their programs.
 type world struct {
-	t     testing.TB
-	p     *program
-	now   int64
-	life  int // of the queue pairs
-	ends  [2]*worldEnd
-	left  budget
-	log   io.Writer // nil for none
-	tx    []transport.TxPacket
-	acks  []wireAck // sent in this step
-	bad   error     // what was sent in this step, and may not be
-	over  [2]uint64 // packets that were sent again in this step
-	names *stateHash
-	cost  *cost // of all schedules
-	fast  bool  // this was done before, and checked: see Replay
+	t    testing.TB
+	p    *program
+	now  int64
+	life int // of the queue pairs
+	ends [2]*worldEnd
+	left budget
+	log  *strings.Builder // nil for none
+	tx   []transport.TxPacket
+	acks []wireAck // sent in this step
+	bad  error     // what was sent in this step, and may not be
+	over [2]uint64 // packets that were sent again in this step
+	fast bool      // this was done before, and checked: see replay
 }
 
 // worldEnd is one side.
@@ -186,11 +184,9 @@ func (r *fixedRand) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// MayLoop: a requester that may ask without end does, while a receive is not posted.
-func (w *world) MayLoop() {}
-
-// Actions returns what can happen next; none if everything is over.
-func (w *world) Actions() (acts []action, over bool) {
+// actions returns what can happen next; none if everything is over.
+func (w *world) actions() []action {
+	var acts []action
 	add := func(k actionKind, end int) { acts = append(acts, action{kind: k, end: uint8(end)}) }
 	for i, e := range w.ends {
 		if n := len(e.in); n > 0 {
@@ -234,7 +230,7 @@ func (w *world) Actions() (acts []action, over bool) {
 			add(actTimer, i)
 		}
 	}
-	return acts, len(acts) == 0
+	return acts
 }
 
 // timer returns when the timer of an end is due, and whether it is early then.
@@ -251,8 +247,8 @@ func (w *world) timer(i int) (at int64, early, ok bool) {
 	return at, early, true
 }
 
-// Do makes an action happen, and checks what comes of it.
-func (w *world) Do(a action) error {
+// do makes an action happen, and checks what comes of it.
+func (w *world) do(a action) error {
 	e := w.ends[a.end]
 	var before [2]transport.Counters
 	if !w.fast {
@@ -348,11 +344,11 @@ func (w *world) Do(a action) error {
 	return nil
 }
 
-// Replay does again what was done and checked before.
-func (w *world) Replay(path []action) {
+// replay does again what was done and checked before.
+func (w *world) replay(path []action) {
 	w.fast = true
 	for _, a := range path {
-		_ = w.Do(a)
+		_ = w.do(a)
 	}
 	w.fast = false
 }
@@ -412,9 +408,8 @@ func (w *world) poll(of [2]bool) error {
 	return nil
 }
 
-// Hash names the state: two worlds of one hash have the same future.
-func (w *world) Hash() uint64 {
-	h := w.names
+// hash names the state: two worlds of one hash have the same future.
+func (w *world) hash(h *stateHash) uint64 {
 	var of [2]uint64
 	for i, e := range w.ends {
 		h.reset(w.now)

@@ -29,18 +29,10 @@ func end[W any](w W) {
 	}
 }
 
-// looper is a World in which things may go on for ever.
-type looper interface{ MayLoop() }
-
-// replayer is a World that does again what it did before, and was checked then, faster than Do.
-type replayer[A any] interface{ Replay([]A) }
-
 // Coverage is what a search has seen.
 type Coverage struct {
 	Programs  int
 	States    int
-	Ends      int     // states that are ends
-	Actions   int     // that led from one state to another
 	Schedules float64 // ways from the beginning to an end; counted by state, not walked
 	Depth     int     // actions of the longest schedule that was walked
 	Cut       bool    // a bound ended the search before all was seen
@@ -51,8 +43,6 @@ type Coverage struct {
 func (c *Coverage) Add(d Coverage) {
 	c.Programs += d.Programs
 	c.States += d.States
-	c.Ends += d.Ends
-	c.Actions += d.Actions
 	c.Schedules += d.Schedules
 	c.Depth = max(c.Depth, d.Depth)
 	c.Cut = c.Cut || d.Cut
@@ -91,49 +81,44 @@ func (v *Violation) Unwrap() error { return v.Err }
 // Explore searches all that can follow in the world that begin makes. It makes many, all the same, and calls Close of those that have it. What a
 // world writes to log, if that is not nil, is shown with a violation. The search ends after most states; 0 is no bound.
 //
-// A schedule that comes back to a state of its own is a violation, because it would never end, unless the world has a
-// method MayLoop. Then it is left where it comes back.
+// A schedule that comes back to a state of its own is a violation: it would never end.
 func Explore[A fmt.Stringer, W World[A]](begin func(log io.Writer) W, most int) (Coverage, *Violation) {
 	s := &search[A, W]{begin: begin, most: most, met: map[uint64]float64{}}
 	start := time.Now()
 	w := begin(nil)
 	n, v := s.visit(w)
 	end(w)
-	s.Programs, s.States, s.Schedules, s.Took = 1, len(s.met), n, time.Since(start)
-	return s.Coverage, v
+	return Coverage{Programs: 1, States: len(s.met), Schedules: n, Depth: s.depth, Cut: s.cut, Took: time.Since(start)}, v
 }
 
 type search[A fmt.Stringer, W World[A]] struct {
 	begin func(io.Writer) W
 	met   map[uint64]float64 // how many schedules a state has; -1 while they are walked
 	path  []A
+	depth int
 	most  int
-	Coverage
+	cut   bool
 }
 
 // visit explores all that can follow, and returns how many schedules that are. It uses up w.
 func (s *search[A, W]) visit(w W) (float64, *Violation) {
 	h := w.Hash()
 	if n, ok := s.met[h]; ok {
-		if _, loops := any(w).(looper); n < 0 && loops {
-			return 0, nil
-		}
 		if n < 0 {
 			return 0, s.violation(fmt.Errorf("a state comes again: this goes on for ever"))
 		}
 		return n, nil
 	}
 	if s.most > 0 && len(s.met) >= s.most {
-		s.Cut = true
+		s.cut = true
 		return 0, nil
 	}
 	s.met[h] = -1
-	s.Depth = max(s.Depth, len(s.path))
+	s.depth = max(s.depth, len(s.path))
 	acts, over := w.Actions()
 	n := 0.0
 	if over {
 		n = 1
-		s.Ends++
 		if err := w.Final(); err != nil {
 			return 0, s.violation(err)
 		}
@@ -144,10 +129,11 @@ func (s *search[A, W]) visit(w W) (float64, *Violation) {
 		again := over || i > 0 // the first one has the world itself
 		if again {
 			w = s.begin(nil)
-			s.replay(w)
+			for _, b := range s.path {
+				_ = w.Do(b)
+			}
 		}
 		s.path = append(s.path, a)
-		s.Actions++
 		if err := w.Do(a); err != nil {
 			return 0, s.violation(err)
 		}
@@ -163,17 +149,6 @@ func (s *search[A, W]) visit(w W) (float64, *Violation) {
 	}
 	s.met[h] = n
 	return n, nil
-}
-
-// replay brings a new world to where the search is.
-func (s *search[A, W]) replay(w W) {
-	if r, ok := any(w).(replayer[A]); ok {
-		r.Replay(s.path)
-		return
-	}
-	for _, a := range s.path {
-		_ = w.Do(a)
-	}
 }
 
 // violation plays the schedule once more, for its trace.

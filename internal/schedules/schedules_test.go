@@ -82,29 +82,6 @@ func TestCounts(t *testing.T) {
 	require.True(t, c.Cut)
 }
 
-// patient is a counter that may count for ever. It replays, too.
-type patient struct {
-	*counter
-	replays *int
-}
-
-func (patient) MayLoop() {}
-
-func (p patient) Replay(path []move) {
-	*p.replays++
-	for _, m := range path {
-		_ = p.Do(m)
-	}
-}
-
-func TestMayLoop(t *testing.T) {
-	replays := 0
-	c, v := Explore[move](func(io.Writer) patient { return patient{&counter{loop: true, safe: true}, &replays} }, 0)
-	require.Nil(t, v)
-	require.Equal(t, []int{7, 0, 8}, []int{c.States, c.Ends, c.Actions})
-	require.NotZero(t, replays)
-}
-
 func TestForEver(t *testing.T) {
 	_, v := Explore[move](func(log io.Writer) *counter { return &counter{log: log, loop: true} }, 0)
 	require.ErrorContains(t, v, "for ever")
