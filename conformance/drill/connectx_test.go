@@ -95,11 +95,11 @@ func TestConnectX(t *testing.T) {
 	}
 	// What was seen of cards and is as the specification has it: MigReq 1, and the fields of a CNP.
 	for _, name := range []string{"ack_migreq", "req_migreq", "cnp_for_ce", "req_ack_coalesced"} {
-		r := Run(t.Context(), Find(name), published{adaptive: true}, Options{})
+		r := Run(t.Context(), byName(name), published{adaptive: true}, Options{})
 		require.Equal(t, Pass, r.Verdict, "%v\n%s", r, r.Ladder)
 	}
 	// A difference that nobody has published fails with connectx, too.
-	r := Run(t.Context(), Find("cnp_for_ce"), published{noPSN: true}, Options{})
+	r := Run(t.Context(), byName("cnp_for_ce"), published{noPSN: true}, Options{})
 	require.Equal(t, Fail, r.Verdict, "%v", r)
 	require.Contains(t, r.Text, "psn")
 }

@@ -167,7 +167,7 @@ expected as spec; lines of test.drill
 
 // TestSame: two runs on the engine are the same, packet by packet and nanosecond by nanosecond.
 func TestSame(t *testing.T) {
-	d := Find("req_retry_count")
+	d := byName("req_retry_count")
 	a, b := Run(t.Context(), d, NewEngine(), Options{}), Run(t.Context(), d, NewEngine(), Options{})
 	require.Equal(t, a.Took, b.Took)
 	require.Len(t, a.Packets, len(b.Packets))
@@ -178,7 +178,7 @@ func TestSame(t *testing.T) {
 
 // TestTable: every difference is named.
 func TestTable(t *testing.T) {
-	d, dd := Find("ack_send"), Find("opcode_reserved")
+	d, dd := byName("ack_send"), byName("opcode_reserved")
 	table := NewTable([]*Drill{d, dd})
 	table.AddTarget("one", "a target")
 	table.AddTarget("two", "another")

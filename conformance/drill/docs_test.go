@@ -68,7 +68,7 @@ func TestTableIsComplete(t *testing.T) {
 	titles := map[string]bool{}
 	for _, r := range rows {
 		titles[r[1]] = true
-		require.NotNil(t, Find(r[1]), "DRILLS.md has %s, which is no drill", r[1])
+		require.NotNil(t, byName(r[1]), "DRILLS.md has %s, which is no drill", r[1])
 		require.NotContains(t, r[2], "**", "%s failed", r[1])
 	}
 	for _, d := range List() {
@@ -86,7 +86,7 @@ func TestRxeRows(t *testing.T) {
 		names[r[1]] = r[2]
 		require.Contains(t, string(b), "### Row "+r[1]+"\n")
 		for _, m := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(r[2], -1) {
-			require.NotNil(t, Find(m[1]), "row %s: %s", r[1], m[1])
+			require.NotNil(t, byName(m[1]), "row %s: %s", r[1], m[1])
 		}
 	}
 	for n := 1; n <= 27; n++ {

@@ -177,13 +177,3 @@ var list = sync.OnceValue(func() (all []*Drill) {
 
 // List returns the drills of this package in the order of their names.
 func List() []*Drill { return slices.Clone(list()) }
-
-// Find returns the drill of a name, or nil.
-func Find(name string) *Drill {
-	for _, d := range list() {
-		if d.Name == name {
-			return d
-		}
-	}
-	return nil
-}
