@@ -69,12 +69,7 @@ func TestDisconnectSendsFirst(t *testing.T) {
 			c, s := rocetest.NewPeer(t, cc), rocetest.NewPeer(t, cs)
 			lid := s.Listen(t, rdmacm.PortSpaceTCP, 0)
 			cid := c.Resolve(t, ctx, rdmacm.PortSpaceTCP, lid.LocalAddr())
-			require.NoError(t, cid.Connect(nil))
-			sid := s.Next(t, ctx, rdmacm.EventConnectRequest).ID
-			s.AddQP(t, sid)
-			require.NoError(t, sid.Accept(nil))
-			c.Next(t, ctx, rdmacm.EventEstablished)
-			s.Next(t, ctx, rdmacm.EventEstablished)
+			c.Connect(t, ctx, cid, s)
 			for range x.n {
 				require.NoError(t, c.QP.PostSend(&verbs.SendWR{
 					Opcode: verbs.WRWrite, SGList: []verbs.SGE{c.MR.SGE(0, x.length)}, RemoteAddr: s.MR.Addr(), RKey: s.MR.RKey(),

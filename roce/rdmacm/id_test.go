@@ -80,12 +80,7 @@ func TestCMCloseTellsPeer(t *testing.T) {
 	c, s := rocetest.FilteredPair(t, func(mad.Attribute) bool { return false })
 	lid := s.Listen(t, rdmacm.PortSpaceTCP, 5)
 	cid := c.Resolve(t, ctx, rdmacm.PortSpaceTCP, lid.LocalAddr())
-	require.NoError(t, cid.Connect(nil))
-	sid := s.Next(t, ctx, rdmacm.EventConnectRequest).ID
-	s.AddQP(t, sid)
-	require.NoError(t, sid.Accept(nil))
-	c.Next(t, ctx, rdmacm.EventEstablished)
-	s.Next(t, ctx, rdmacm.EventEstablished)
+	c.Connect(t, ctx, cid, s)
 	require.NoError(t, cid.Close())
 	rocetest.Fabric(c.D).RunFor(1e6)
 	e := s.Ch.Poll()

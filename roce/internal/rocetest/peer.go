@@ -48,6 +48,17 @@ func (p *Peer) Resolve(t testing.TB, ctx context.Context, ps rdmacm.PortSpace, t
 	return id
 }
 
+// Connect connects an ID that is ready to a listening peer, and returns the ID there.
+func (p *Peer) Connect(t testing.TB, ctx context.Context, id *rdmacm.ID, to *Peer) *rdmacm.ID {
+	require.NoError(t, id.Connect(nil))
+	there := to.Next(t, ctx, rdmacm.EventConnectRequest).ID
+	to.AddQP(t, there)
+	require.NoError(t, there.Accept(nil))
+	p.Next(t, ctx, rdmacm.EventEstablished)
+	to.Next(t, ctx, rdmacm.EventEstablished)
+	return there
+}
+
 func (p *Peer) AddQP(t testing.TB, id *rdmacm.ID) {
 	qp, err := id.CreateQP(p.PD, verbs.QPInitAttr{SendCQ: p.CQ})
 	require.NoError(t, err)
