@@ -19,6 +19,7 @@ import (
 	"github.com/goroce/goroce/roce/link/linktest"
 	"github.com/goroce/goroce/roce/link/udp"
 	"github.com/goroce/goroce/roce/verbs"
+	"github.com/goroce/goroce/transport"
 	"github.com/stretchr/testify/require"
 )
 
@@ -101,7 +102,8 @@ func (l *lane) open(ns *linktest.Namespace, a netip.Addr) (s side) {
 	var err error
 	ns.Do(func() { link, err = udp.Open([]netip.Addr{a}, udp.Options{}) })
 	require.NoError(l.t, err)
-	s.device, err = verbs.Open(verbs.Config{Link: link})
+	// The whole WRITE is in flight at once, and has one acknowledgement.
+	s.device, err = verbs.Open(verbs.Config{Link: link, Tuning: transport.Tuning{MaxUnackedPackets: transport.DefaultMaxUnackedPackets}})
 	require.NoError(l.t, err)
 	l.t.Cleanup(func() { s.device.Close() })
 	pd, err := s.device.AllocPD()
