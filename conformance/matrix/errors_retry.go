@@ -91,7 +91,13 @@ func rnrNotExceeded(x *trial) (string, error) {
 // exceeded loses the same packet for ever.
 func exceeded(op peer.Opcode, at position) func(x *trial) (string, error) {
 	return func(x *trial) (string, error) {
-		target := x.loss(at, faultSize)
+		counted := at
+		if at == ack {
+			// Nothing is acknowledged, so each retry begins with the first packet; a window that
+			// has become small may leave out the last.
+			counted = reqFirst
+		}
+		target := x.loss(counted, faultSize)
 		m := x.target(at, faultSize)
 		m.AnyPSN = at == ack // whatever a duplicate is answered with
 		lost := x.rule(&wire.Rule{Match: m, Kind: wire.Drop, Times: -1})
