@@ -145,6 +145,7 @@ func (sq *requester) progress(now int64, from ib.PSN, run bool) {
 	if sq.kept.n != 0 {
 		sq.kept.passed(sq.qp.e, from, sq.una)
 	}
+	sq.cause.acked(&sq.rtt, n)
 	behind := 0
 	if run {
 		// The packets of a run behind the timed one open the window by what that shows.

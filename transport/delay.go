@@ -12,7 +12,7 @@ import (
 // byDelay controls congestion by round trips (cc.Delay): both for sent packets and for those that
 // READs request. A queue pair has none until a round trip exceeds the target. Before that, and once
 // control is released, only the window limits; nothing is counted or paced. While control limits, it
-// is QP.cc and rules the window. With cc.Auto it does not limit before a loss.
+// is QP.cc and rules the window.
 type byDelay struct {
 	model  cc.Delay
 	active congestion // QP.cc
@@ -121,10 +121,7 @@ func (qp *QP) newByDelay(now int64) *byDelay {
 	d := &byDelay{model: *cc.NewDelay(time.Duration(qp.delayTarget()), most, ceiling)}
 	d.model.Begin(qp.sq.rtt.least)
 	d.newsAt = now
-	switch {
-	case qp.control.Algorithm == cc.Auto:
-		d.model.AwaitLoss()
-	case w.doubling:
+	if w.doubling {
 		w.doubling = false
 		d.model.Doubt()
 	}

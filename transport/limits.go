@@ -39,10 +39,13 @@ const (
 	DefaultAckReqInterval = 64
 	// farShift is the logarithm of how many answers are requested per window on a long path, where no
 	// round trip was shorter than farNs, and if control by delay rules the window; nearShift is that
-	// of others.
-	farShift  = 3
-	nearShift = 1
-	farNs     = 5e6
+	// of others. lossyShift is that where packets are lost lately: several answers in a row may be.
+	// lossyAsk is the least number of packets between them there.
+	farShift   = 3
+	lossyShift = 5
+	lossyAsk   = 4
+	nearShift  = 1
+	farNs      = 5e6
 	// maxTuningTime bounds the times of Tuning.
 	maxTuningTime = time.Minute
 	// DefaultLossProbeNs is the least time without an answer before the last packet is sent again.
@@ -148,6 +151,18 @@ const (
 	// heavyLoss is a divisor: a path that loses more than this part of the packets in flight has no
 	// room for them.
 	heavyLoss = 8
+	// fullLoss is such a divisor while round trips are long. Losses at random are fewer (BBR,
+	// version 3, has the same).
+	fullLoss = 50
+	// calmTimes is how many times as large a part is lost while round trips are long as while they
+	// are short, if the queue is full.
+	calmTimes = 2
+	// lossSample is how many packets show what part of them is lost. calmPackets is after how many
+	// packets half of what was lost while round trips were short is forgotten, since paths change.
+	lossSample  = 512
+	calmPackets = 8192
+	// lowSamples is how many round trips in a row do not all wait for processors.
+	lowSamples = 4
 	// minReorderNs is the least time to wait for a packet that may have been overtaken, if fewer
 	// than that come behind it.
 	minReorderNs = 10e3

@@ -77,9 +77,9 @@ func TestMissingBatch(t *testing.T) {
 		if f.from != p.ends[0] {
 			return
 		}
-		f.lost = f.rel == 120 && f.nth == 0
+		f.lost = f.rel == 110 && f.nth == 0
 		sent[p.now]++
-		if f.rel == 120 && f.nth == 1 {
+		if f.rel == 110 && f.nth == 1 {
 			at = p.now
 		}
 	}

@@ -46,6 +46,7 @@ func (sq *requester) arrives() {
 	x := sq.miss
 	x.got++
 	x.allow++
+	sq.cause.ahead(&sq.rtt)
 	if x.inFlight(span(sq.una, sq.end)) < sq.win.size<<sq.win.long {
 		x.allow++ // the window opens in a few round trips, not at once
 	}
@@ -56,6 +57,7 @@ func (sq *requester) arrives() {
 func (sq *requester) onLost(now int64, n int, responses, repeats bool) {
 	x := sq.miss
 	sq.qp.lostPackets(n)
+	sq.cause.count(&sq.rtt, 0, n)
 	if n == 0 || sq.una.Before(x.cutAt) && !(repeats && now-x.cutNs > max(sq.rtt.smoothed, sq.againNs())) {
 		return
 	}

@@ -41,6 +41,7 @@ type requester struct {
 	win      window
 	sinceAck int // packets since the last AckReq
 	rtt      rttEstimate
+	cause    lossCause
 
 	miss         *missing // what is known to be missing; nil until something was
 	kept         reorder  // responses that came before their turn

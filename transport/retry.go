@@ -83,7 +83,7 @@ func (r *retryState) onProgress(sq *requester, now int64) (trip, late bool) {
 		p.update(sq.qp, &sq.rtt)
 		return false, false
 	}
-	sq.win.idle = sq.rtt.last <= sq.rtt.least+sq.rtt.least/8
+	sq.win.idle = sq.rtt.empty
 	p.backoff = 0
 	p.update(sq.qp, &sq.rtt)
 	if f := sq.flight; f != nil && sq.bounded() {
@@ -230,7 +230,7 @@ func (sq *requester) impliedNAK(now int64, psn ib.PSN) {
 // crowded reports whether a request may have been lost for want of room. Without a queue on the way
 // it was not, and a smaller window, which opens slowly, would only waste the path.
 func (sq *requester) crowded() bool {
-	return !sq.win.ruled && (sq.qp.e.cfg.Tuning.GoBackN || sq.rtt.full(sq.rtt.last, sq.rtt.least))
+	return !sq.win.ruled && (sq.qp.e.cfg.Tuning.GoBackN || sq.cause.crowded(&sq.rtt))
 }
 
 // crowdedBack is crowded for a response. It uses the round trips of repeated requests only, since
@@ -249,6 +249,7 @@ func (sq *requester) againNs() int64 {
 
 // closeForLoss reduces window and room after a request was lost.
 func (sq *requester) closeForLoss(now int64) {
+	sq.cause.count(&sq.rtt, 0, 1)
 	if sq.crowded() {
 		sq.flightLost(now)
 		sq.narrow(sq.rtt.smoothed == 0)

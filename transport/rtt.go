@@ -18,6 +18,13 @@ type rttEstimate struct {
 	least    int64 // ns
 	most     int64 // ns, lately
 	last     int64 // ns
+	low      int64 // ns: shortest of the last few samples, which waits for processors do not change
+	lowNext  int64 // ns: of those after them
+	lows     uint8 // how many these are
+	mostLow  int64 // ns: the longest low, lately
+	empty    bool  // the last sample shows no queue
+	short    bool  // the last sample shows no queue, or a short one
+	waits    bool  // the shortest of the last few samples shows a long queue
 	awaits   int64 // ns: an answer may take that long; 0 if unknown
 }
 
@@ -72,6 +79,7 @@ func (e *rttEstimate) sampleOf(rtt int64) {
 	e.last, e.slow = rtt, 0
 	if e.smoothed == 0 {
 		e.smoothed, e.variance, e.least, e.most = rtt, rtt/2, rtt, rtt
+		e.low, e.lowNext, e.mostLow, e.short = rtt, rtt, rtt, true
 		e.awaits = 4 * rtt
 		return
 	}
@@ -81,10 +89,26 @@ func (e *rttEstimate) sampleOf(rtt int64) {
 	} else {
 		e.most = min(rtt, e.most+e.most/4) // one that waited for a process says little
 	}
+	e.queueOf(rtt)
 	d := rtt - e.smoothed
 	e.smoothed += d / 8
 	e.variance += (max(d, -d) - e.variance) / 4
 	e.awaits = 2*e.smoothed + 4*e.variance
+}
+
+// queueOf judges the queue on the way by a sample. A long queue is one that is over half as long as
+// the longest, lately. One long round trip does not show it, because a process may have waited for a
+// processor, but a few in a row do.
+func (e *rttEstimate) queueOf(rtt int64) {
+	e.lowNext = min(e.lowNext, rtt)
+	if e.lows++; e.lows == lowSamples {
+		e.low, e.lowNext, e.lows = e.lowNext, rtt, 0
+		e.mostLow = max(e.low, e.mostLow-(e.mostLow-e.low)/16)
+	}
+	most, noise := e.mostLow-e.least, e.least/16
+	half := e.least + max(most/2, noise)
+	e.short, e.waits = rtt <= half, min(e.low, e.lowNext) > half
+	e.empty = rtt <= e.least+max(most/4, noise)
 }
 
 // full reports whether a round trip of ns may have passed a full queue, where least is the shortest

@@ -21,7 +21,7 @@ func TestRTTEstimate(t *testing.T) {
 	e.start(150, 0) // the first one is
 	require.False(t, e.acknowledged(300, ib.PSNMask), "not that far")
 	require.True(t, e.acknowledged(900, 0))
-	require.Equal(t, rttEstimate{psn: ib.PSNMask, sentAt: 100, smoothed: 800, variance: 400, least: 800, most: 800, last: 800, awaits: 3200}, e)
+	require.Equal(t, rttEstimate{psn: ib.PSNMask, sentAt: 100, smoothed: 800, variance: 400, least: 800, most: 800, last: 800, low: 800, lowNext: 800, mostLow: 800, short: true, awaits: 3200}, e)
 	require.False(t, e.acknowledged(1000, 1), "one sample each")
 	for range 100 {
 		e.start(0, 7)
@@ -49,6 +49,31 @@ func TestRTTEstimate(t *testing.T) {
 		require.False(t, e.acknowledged(5+took, 1))
 		require.Equal(t, rttEstimate{sentAt: 5, twice: true}, e)
 	}
+}
+
+// What a sample says of the queue: where the longest lately is 5 ms, one of less than a quarter is none, one of up to
+// half is short. A queue is long only if a few samples in a row say so, and a wait for a processor is none.
+func TestRTTQueue(t *testing.T) {
+	const ms = 1_000_000
+	var e rttEstimate
+	sample := func(rtt int64, n int) [3]bool {
+		for range n {
+			e.sampleOf(rtt)
+		}
+		return [3]bool{e.empty, e.short, e.waits}
+	}
+	require.Equal(t, [3]bool{true, true, false}, sample(ms, 2))
+	require.Equal(t, [3]bool{}, sample(6*ms, 1), "one may have waited for a processor")
+	sample(6*ms, 12)
+	require.EqualValues(t, 6*ms, e.mostLow)
+	require.Equal(t, [3]bool{false, false, true}, sample(6*ms, 1))
+	require.Equal(t, [3]bool{false, true, false}, sample(3*ms, 1))
+	require.Equal(t, [3]bool{true, true, false}, sample(2*ms, 1))
+	sample(50*ms, 1)
+	sample(2*ms, 3)
+	require.LessOrEqual(t, e.mostLow, int64(6*ms), "a process had to wait")
+	sample(2*ms, 1000)
+	require.Equal(t, [3]bool{false, false, true}, sample(2*ms, 1), "the queue has become shorter")
 }
 
 // A round trip is one through a full queue if it is nearly as long as those were when packets had no room. One that is long for

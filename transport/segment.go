@@ -274,9 +274,15 @@ func (sq *requester) wantsAck(w *sendWQE) bool {
 	return sq.sinceAck+1 >= sq.askEvery(w) || sq.room(w) <= 1
 }
 
-// askEvery returns the most packets of w between two that request an ACK.
+// askEvery returns the most packets of w between two that request an ACK. A path that loses packets
+// may also lose answers, a few in a row, so more are requested there.
 func (sq *requester) askEvery(w *sendWQE) int {
-	return min(sq.win.interval(w), max(sq.win.bound(w)>>sq.askShift(), 1))
+	bound := sq.win.bound(w)
+	n := min(sq.win.interval(w), max(bound>>sq.askShift(), 1))
+	if sq.cause.lately.lost > 0 {
+		n = min(n, max(bound>>lossyShift, lossyAsk))
+	}
+	return n
 }
 
 // askShift says how many answers are requested per window, at least: 1<<askShift. What an answer

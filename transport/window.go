@@ -91,7 +91,7 @@ func (w *window) onAck(n int) {
 		}
 		return
 	}
-	if w.acked += n; w.acked >= w.size {
+	if w.acked += n; w.acked >= w.step() {
 		w.acked = 0
 		more := 1
 		if w.idle {
@@ -99,6 +99,15 @@ func (w *window) onAck(n int) {
 		}
 		w.size = min(w.size+more, w.max)
 	}
+}
+
+// step returns after how many packets that were acknowledged the window grows. Those that travel together
+// count as one, so that the window grows by one packet in a round trip.
+func (w *window) step() int {
+	if w.idle {
+		return w.size
+	}
+	return w.size << (2 * w.long)
 }
 
 // rule sets the window to n packets, and lets nothing else change it until release.
@@ -117,7 +126,7 @@ func (w *window) release(qp *QP) {
 // onRun does what n calls of onAck(1) do.
 func (w *window) onRun(n int) {
 	for n > 0 && w.size != w.max && w.size < 2*w.used {
-		k := min(n, max(w.size-w.acked, 1))
+		k := min(n, max(w.step()-w.acked, 1))
 		w.onAck(k)
 		n -= k
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // controls are those that the page on paths has, one beside the other.
-var controls = []cc.Algorithm{cc.None, cc.ByDelay, cc.Auto}
+var controls = []cc.Algorithm{cc.None, cc.ByDelay}
 
 // flowsOf returns n flows with a control, whose round trips are those of rttNs in turn.
 func flowsOf(n int, conf cc.Config, rttNs ...int64) (x []PathFlow) {
@@ -77,8 +77,7 @@ Made by ` + "`make sim-report`" + `; don't edit. The engine that runs is the rea
 No packet is marked. The bottleneck has a queue that drops what does not fit. Messages of 64 KiB are always queued, nothing
 but control or its window bounds a flow. Figures are of the time after one second, or after the last flow has begun. Lengths of the
 queue are in packets.
-"none" is the default, "delay" is ` + "`--cc delay`" + `. "auto" is ` + "`--cc auto`" + `, whose control begins when a packet is lost while round trips are longer than a
-millisecond and wait in a queue.
+"none" is the default: the window alone, which becomes smaller when a packet is lost for want of room ([loss](../loss.md)). "delay" is ` + "`--cc delay`" + `.
 
 ## A flow alone
 
@@ -163,7 +162,6 @@ round trips has a target of 20 us there: what a target has to be longer than is 
 		red  sim.RED
 	}{
 		{"none", cc.Config{Algorithm: cc.None}, sim.RED{}},
-		{"auto", cc.Config{Target: 20 * time.Microsecond}, sim.RED{}},
 		{"delay", cc.Config{Algorithm: cc.ByDelay, Target: 20 * time.Microsecond}, sim.RED{}},
 		{"dcqcn-paper, with marks", cc.Config{Algorithm: cc.DCQCNPaper}, PaperRED},
 	} {
@@ -185,9 +183,9 @@ round trips has a target of 20 us there: what a target has to be longer than is 
 	c.p(`
 ## Why it is not the default
 
-Without losses, stalls or others it fills the path with a tenth of the queue, and flows are equal that are not without. Beside TCP,
-a WRITE has a third. But a flow whose processes stall for milliseconds has an eighth less than without, and more on machines that are
+Without stalls or others it fills the path with a tenth of the queue, where the window alone fills all of it, as TCP does. Beside BBR it
+has a third. But a flow whose processes stall for milliseconds has an eighth less than without, and more on machines that are
 busier: over the link in user space of docs/bench/paths, which has two processors for both ends and the link, it has 139 Mb/s where the window alone
-has 183, because what waits for processors looks like a slower path. 16 flows that do not begin at once are equal only after seconds.`)
+has 182, because what waits for processors looks like a slower path. 16 flows that do not begin at once are equal only after seconds.`)
 	return map[string][]byte{"control.md": c.b.Bytes()}, c.err
 }

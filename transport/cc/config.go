@@ -14,11 +14,10 @@ const (
 	DCQCNPaper                     // DCQCN with the profile of its paper
 	DCQCNMellanox                  // DCQCN with the defaults of ConnectX
 	ByDelay                        // Delay; for RC
-	Auto                           // Delay that waits for a loss (AwaitLoss); for RC
 	numAlgorithms
 )
 
-var algorithmNames = [numAlgorithms]string{"none", "dcqcn-paper", "dcqcn-mellanox", "delay", "auto"}
+var algorithmNames = [numAlgorithms]string{"none", "dcqcn-paper", "dcqcn-mellanox", "delay"}
 
 // String returns the name that [ParseAlgorithm] accepts.
 func (a Algorithm) String() string {
@@ -65,7 +64,7 @@ type Config struct {
 	Burst time.Duration
 	// Profile replaces the parameters of the algorithm; nil keeps them.
 	Profile *Profile
-	// Target is how long packets may wait on the way, for Auto and ByDelay; 0 means DefaultTarget. It
+	// Target is how long packets may wait on the way, for ByDelay; 0 means DefaultTarget. It
 	// must exceed what hosts add to a round trip.
 	Target time.Duration
 }
@@ -93,7 +92,7 @@ func (c *Config) Check() error {
 const maxBurst = time.Second
 
 // ByRoundTrips reports whether NewDelay makes the controllers of RC QPs.
-func (c *Config) ByRoundTrips() bool { return c.Algorithm == Auto || c.Algorithm == ByDelay }
+func (c *Config) ByRoundTrips() bool { return c.Algorithm == ByDelay }
 
 // New returns the DCQCN controller of one QP, or nil for other algorithms. c must have passed Check.
 func (c *Config) New() Controller {

@@ -74,7 +74,6 @@ type Delay struct {
 	grown   float64
 	plateau uint8 // rounds of startup that brought no more
 	long    uint8 // consecutive rounds longer than the target, while free
-	patient bool  // see AwaitLoss
 
 	more  float64 // factor of what the path holds, in steady, while no queue is seen
 	empty uint8   // consecutive rounds of that
@@ -229,10 +228,10 @@ func (d *Delay) watch(now int64, r *Round, rate float64) {
 		d.long = 0
 		return
 	}
-	if r.Late || d.patient && (r.Lost == 0 || r.RTT <= d.floorNs+d.target/2) {
+	if r.Late {
 		return
 	}
-	if d.long++; d.patient || d.long >= longRounds {
+	if d.long++; d.long >= longRounds {
 		d.begin(now, delayStartup)
 	}
 }
@@ -265,10 +264,6 @@ func (d *Delay) fill() {
 // Doubt makes one long round trip enough to end freedom. It is for a window that grows for the
 // first time, when nothing is known of the path.
 func (d *Delay) Doubt() { d.long = longRounds - 1 }
-
-// AwaitLoss makes Delay stay free until a packet is lost in a long round of which half a target or
-// more is a wait on the way: a long path, and a queue that nobody overflows, need no control.
-func (d *Delay) AwaitLoss() { d.patient = true }
 
 // sample takes a rate. That of an idle sender shows what it sent, not what the path carries.
 func (d *Delay) sample(rate float64, idle bool) {

@@ -89,22 +89,6 @@ func TestDelayDoubt(t *testing.T) {
 	newDelayTest(t, 20, ms).began(40).wantFree(false)
 }
 
-// AwaitLoss: long round trips alone end no freedom, nor does a loss in a short one; both together do.
-func TestDelayAwaitsLoss(t *testing.T) {
-	lossy := func(r *Round) { r.Lost = 1 }
-	x := newDelayTest(t, 20, 20*us)
-	x.d.AwaitLoss()
-	for range 100 {
-		x.round(40)
-		x.round(10, lossy)
-		x.round(40, lossy, func(r *Round) { r.Late = true })
-		x.wantFree(true)
-	}
-	x.round(40, lossy)
-	x.wantFree(false)
-	require.Equal(t, delayStartup, x.d.mode)
-}
-
 // 20 packets a millisecond, 10 ms: twice as much in each round, until that brings no more; then an ebb, then
 // what the path holds, an eighth of it, and 2.5 times the cube root of 20.
 func TestDelayTranscript(t *testing.T) {

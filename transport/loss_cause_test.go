@@ -1,0 +1,88 @@
+package transport
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goroce/goroce/ib"
+)
+
+// Round trips through an empty queue, one that is half full, and one that is full.
+var (
+	emptyTrip = rttEstimate{smoothed: 1, empty: true, short: true}
+	halfTrip  = rttEstimate{smoothed: 1}
+	fullTrip  = rttEstimate{smoothed: 1, waits: true}
+)
+
+func TestLossCause(t *testing.T) {
+	// after counts packets of which one in part is lost.
+	after := func(c *lossCause, e *rttEstimate, n, part int) {
+		for i := range n {
+			if part != 0 && i%part == part-1 {
+				c.count(e, 0, 1)
+			} else {
+				c.acked(e, 1)
+			}
+		}
+	}
+	for _, x := range []struct {
+		name       string
+		calm, full int  // one in so many is lost while round trips are short, and while they are long
+		now        bool // while they are long it lacked room
+	}{
+		{"no other loss", 0, 300, true},
+		{"as many without a queue", 100, 100, false},
+		{"a few more", 200, 150, false},
+		{"far more", 1000, 100, true},
+		{"too many for random loss", 40, 40, true},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			var c lossCause
+			after(&c, &emptyTrip, 4000, x.calm)
+			require.False(t, c.crowded(&emptyTrip), "a queue drops nothing while it is empty")
+			after(&c, &fullTrip, 1200, x.full)
+			require.Equal(t, x.now, c.crowded(&fullTrip))
+			require.Equal(t, x.full < fullLoss, c.crowded(&halfTrip))
+			require.False(t, c.crowded(&emptyTrip))
+		})
+	}
+	var c lossCause
+	require.True(t, c.crowded(&rttEstimate{}), "nothing is known")
+	require.True(t, c.crowded(&fullTrip))
+	require.False(t, c.crowded(&emptyTrip))
+	after(&c, &emptyTrip, 2000, heavyLoss-1)
+	require.True(t, c.crowded(&emptyTrip), "a queue that was never seen empty")
+
+	// What a path loses is forgotten while no round trip is short.
+	c = lossCause{}
+	after(&c, &emptyTrip, 4000, 100)
+	after(&c, &fullTrip, 1200, 100)
+	require.False(t, c.crowded(&fullTrip))
+	after(&c, &fullTrip, 8*calmPackets, 100)
+	require.True(t, c.crowded(&fullTrip))
+}
+
+// A packet that came before its turn counts when it came, and not again when it is acknowledged.
+func TestLossCauseAhead(t *testing.T) {
+	var c lossCause
+	c.count(&fullTrip, 0, 1)
+	for range 20 {
+		c.ahead(&fullTrip)
+	}
+	require.Equal(t, tally{20, 1}, c.lately)
+	c.acked(&fullTrip, 21)
+	require.Equal(t, tally{21, 1}, c.lately)
+	c.acked(&fullTrip, 5)
+	require.Equal(t, tally{26, 1}, c.lately)
+}
+
+// Two answers for each window are few where they may be lost: after a loss there are more.
+func TestAsksMoreWhereAnswersAreLost(t *testing.T) {
+	l := newLoop(t, loopOptions{mtu: ib.MTU1024, data: 1 << 20})
+	sq := &l.a.qp.sq
+	w := &sendWQE{npkts: 1000, length: 1000 << 10}
+	require.Equal(t, DefaultAckReqInterval, sq.askEvery(w))
+	sq.cause.count(&sq.rtt, 0, 1)
+	require.Equal(t, sq.win.bound(w)>>lossyShift, sq.askEvery(w))
+}
