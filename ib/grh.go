@@ -38,7 +38,7 @@ func (g *GRH) Put(b *[GRHBytes]byte) {
 		h[8], h[9] = g.HopLimit, protocolUDP
 		copy(h[12:], src[12:])
 		copy(h[16:], dst[12:])
-		be.PutUint16(h[10:], ^onesSum(h))
+		be.PutUint16(h[10:], ^InternetSum(0, h[:]))
 		return
 	}
 	src, dst := g.Src.As16(), g.Dst.As16()
@@ -64,7 +64,7 @@ func (g *GRH) Decode(b *[GRHBytes]byte) bool {
 	}
 	h := (*[IPv4HeaderBytes]byte)(b[GRHBytes-IPv4HeaderBytes:])
 	total := int(be.Uint16(h[2:]))
-	if h[0] != 0x45 || onesSum(h) != 0xFFFF || total < IPv4HeaderBytes {
+	if h[0] != 0x45 || InternetSum(0, h[:]) != 0xFFFF || total < IPv4HeaderBytes {
 		return false
 	}
 	*g = GRH{
@@ -72,15 +72,4 @@ func (g *GRH) Decode(b *[GRHBytes]byte) bool {
 		TrafficClass: h[1], HopLimit: h[8], Ident: be.Uint16(h[4:]), PayloadBytes: total - IPv4HeaderBytes,
 	}
 	return true
-}
-
-// onesSum returns the ones' complement sum of an IPv4 header (RFC 791); with the checksum in place
-// it is 0xFFFF.
-func onesSum(h *[IPv4HeaderBytes]byte) uint16 {
-	sum := uint32(0)
-	for i := 0; i < len(h); i += 2 {
-		sum += uint32(h[i])<<8 | uint32(h[i+1])
-	}
-	sum = sum>>16 + sum&0xFFFF
-	return uint16(sum>>16 + sum)
 }

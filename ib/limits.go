@@ -12,9 +12,6 @@ const (
 	// that carries payload (WRITE ONLY IMM, 32) with 4096 bytes and the ICRC.
 	MaxPacketBytes = BTHBytes + RETHBytes + ImmDtBytes + MaxMTUBytes + ICRCBytes
 
-	// MaxMessageBytes is the longest message (IBTA 9.7.7).
-	MaxMessageBytes = 1 << 31
-
 	// MaxPSNSpan is the largest distance, in packets, at which two PSNs can
 	// still be ordered: half of the number space. A requester must keep fewer
 	// than this many packets outstanding.

@@ -216,9 +216,5 @@ func mark(b []byte) {
 	old := be.Uint16(b)
 	b[1] |= 3
 	// RFC 1624: the checksum of a header in which one word has changed.
-	sum := uint32(^be.Uint16(b[10:])) + uint32(^old) + uint32(be.Uint16(b))
-	for sum>>16 != 0 {
-		sum = sum>>16 + sum&0xFFFF
-	}
-	be.PutUint16(b[10:], ^uint16(sum))
+	be.PutUint16(b[10:], ^ib.InternetSum(uint32(^be.Uint16(b[10:]))+uint32(^old), b[:2]))
 }

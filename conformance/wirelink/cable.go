@@ -12,7 +12,7 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 
 	"github.com/goroce/goroce/conformance/lab/wire"
-	"github.com/goroce/goroce/roce/link/trace"
+	"github.com/goroce/goroce/ib"
 )
 
 // A Cable makes a switch the cable between two Ethernet interfaces of this machine: what comes by the one leaves by the other,
@@ -153,7 +153,7 @@ func (n *nic) passable(b []byte) []byte {
 			return nil
 		}
 		// The field has the sum of the pseudo header by now.
-		sum := trace.Checksum(nil, frame[from:], 0)
+		sum := ^ib.InternetSum(0, frame[from:])
 		if sum == 0 {
 			sum = 0xffff // 0 is "none" of UDP
 		}

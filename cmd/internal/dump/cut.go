@@ -42,12 +42,5 @@ func asPart(h []byte, p *pcap.Packet) {
 	be.PutUint16(ip[2:], uint16(ib.IPv4HeaderBytes+ib.UDPHeaderBytes+p.Bytes))
 	be.PutUint16(ip[4:], p.Ident+uint16(p.Part))
 	be.PutUint16(ip[10:], 0)
-	var sum uint32
-	for i := 0; i < len(ip); i += 2 {
-		sum += uint32(be.Uint16(ip[i:]))
-	}
-	for sum>>16 != 0 {
-		sum = sum>>16 + sum&0xFFFF
-	}
-	be.PutUint16(ip[10:], ^uint16(sum))
+	be.PutUint16(ip[10:], ^ib.InternetSum(0, ip))
 }

@@ -74,20 +74,20 @@ func asSegment(f []byte, head, part int, v4 bool) {
 	udp := f[head-ib.UDPHeaderBytes:]
 	be.PutUint16(udp[4:], uint16(len(udp)))
 	be.PutUint16(udp[6:], 0)
-	var sum uint32
+	var addrs []byte // those of the pseudo header
 	if v4 {
 		ip := f[head-ib.UDPHeaderBytes-ib.IPv4HeaderBytes:]
 		be.PutUint16(ip[2:], uint16(len(ip)))
 		be.PutUint16(ip[4:], be.Uint16(ip[4:])+uint16(part))
 		be.PutUint16(ip[10:], 0)
-		be.PutUint16(ip[10:], ^fold(add(0, ip[:ib.IPv4HeaderBytes])))
-		sum = add(sum, ip[12:ib.IPv4HeaderBytes])
+		be.PutUint16(ip[10:], ^ib.InternetSum(0, ip[:ib.IPv4HeaderBytes]))
+		addrs = ip[12:ib.IPv4HeaderBytes]
 	} else {
 		ip := f[head-ib.UDPHeaderBytes-ib.IPv6HeaderBytes:]
 		be.PutUint16(ip[4:], uint16(len(udp)))
-		sum = add(sum, ip[8:ib.IPv6HeaderBytes])
+		addrs = ip[8:ib.IPv6HeaderBytes]
 	}
-	c := ^fold(add(sum+unix.IPPROTO_UDP+uint32(len(udp)), udp))
+	c := ^ib.InternetSum(unix.IPPROTO_UDP+uint32(len(udp)), addrs, udp)
 	if c == 0 {
 		c = 0xFFFF
 	}
@@ -100,36 +100,11 @@ func fillChecksum(f []byte, start, off int) {
 	if start+off+2 > len(f) {
 		return // it is not as the kernel says
 	}
-	c := ^fold(add(0, f[start:]))
+	c := ^ib.InternetSum(0, f[start:])
 	if c == 0 {
 		c = 0xFFFF
 	}
 	be.PutUint16(f[start+off:], c)
-}
-
-func add(sum uint32, b []byte) uint32 {
-	s := uint64(sum)
-	for ; len(b) >= 8; b = b[8:] {
-		w := be.Uint64(b)
-		s += w>>32 + w&0xFFFFFFFF
-	}
-	for ; len(b) >= 2; b = b[2:] {
-		s += uint64(be.Uint16(b))
-	}
-	if len(b) == 1 {
-		s += uint64(b[0]) << 8
-	}
-	for s>>32 != 0 {
-		s = s>>32 + s&0xFFFFFFFF
-	}
-	return uint32(fold(uint32(s))) // so that there is room for more
-}
-
-func fold(s uint32) uint16 {
-	for s>>16 != 0 {
-		s = s>>16 + s&0xFFFF
-	}
-	return uint16(s)
 }
 
 // putTag puts the VLAN tag, which the card or the kernel has taken out, back into a frame of n bytes, vnet header included. There is

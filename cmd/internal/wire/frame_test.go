@@ -74,7 +74,7 @@ func TestSegments(t *testing.T) {
 			require.True(t, p.ICRCValid(), "part %d", i)
 			require.True(t, udpChecksumRight(f, p), "part %d", i)
 			if !v6 {
-				require.Zero(t, ^fold(add(0, f[14:34])), "the header's checksum")
+				require.Zero(t, ^ib.InternetSum(0, f[14:34]), "the header's checksum")
 			}
 		}
 		require.Len(t, all[4], len(all[0])-100)
@@ -85,7 +85,7 @@ func TestSegments(t *testing.T) {
 func udpChecksumRight(f []byte, p *lab.Packet) bool {
 	src, dst := p.Src.AsSlice(), p.Dst.AsSlice()
 	udp := f[len(f)-len(p.BTH())-ib.UDPHeaderBytes:]
-	return fold(add(add(add(unix.IPPROTO_UDP+uint32(len(udp)), src), dst), udp)) == 0xFFFF
+	return ib.InternetSum(unix.IPPROTO_UDP+uint32(len(udp)), src, dst, udp) == 0xFFFF
 }
 
 // A single packet whose checksum was left to the card has it, also where the frame is padded; and nothing else is changed.
@@ -93,7 +93,7 @@ func TestChecksumLeftUndone(t *testing.T) {
 	h, frame := gsoFrame(t, false, 1, 140)
 	h[vnetGSOType] = 0
 	udp := frame[34:]
-	be.PutUint16(udp[6:], fold(add(unix.IPPROTO_UDP+uint32(len(udp)), frame[26:34]))) // of the pseudo header
+	be.PutUint16(udp[6:], ib.InternetSum(unix.IPPROTO_UDP+uint32(len(udp)), frame[26:34])) // of the pseudo header
 	all := h.packets(append(bytes.Clone(frame), 0, 0, 0))
 	require.Len(t, all, 1)
 	p, ok := lab.Decode(all[0])

@@ -29,17 +29,6 @@ func preparedPath(src, dst string, vlan uint16) *path {
 	return p
 }
 
-// sum16 adds up 16-bit words in one's complement, from a start.
-func sum16(sum uint32, b []byte) uint16 {
-	for ; len(b) >= 2; b = b[2:] {
-		sum += uint32(binary.BigEndian.Uint16(b))
-	}
-	for sum > 0xFFFF {
-		sum = sum>>16 + sum&0xFFFF
-	}
-	return uint16(sum)
-}
-
 // What Fill writes, parseFrame reads.
 func TestHeadRoundTrip(t *testing.T) {
 	for _, a := range [][2]string{{"10.1.2.3", "10.255.254.253"}, {"2001:db8::1", "2001:db8:ffff::2"}} {
@@ -64,7 +53,7 @@ func TestHeadRoundTrip(t *testing.T) {
 				pseudo := ip[8:][:32]
 				udp := ip[40:]
 				if p.Flow.Dst.Is4() {
-					require.EqualValues(t, 0xFFFF, sum16(0, ip[:20]), "header checksum")
+					require.EqualValues(t, 0xFFFF, ib.InternetSum(0, ip[:20]), "header checksum")
 					pseudo, udp = ip[12:20], ip[20:]
 				}
 				if segment == 0 {
@@ -76,7 +65,7 @@ func TestHeadRoundTrip(t *testing.T) {
 				require.EqualValues(t, segment, native.Uint16(b[4:]))
 				start := native.Uint16(b[6:])
 				require.Equal(t, udp[0:2], b[vnetBytes:][start:start+2], "csum_start is the UDP header")
-				require.Equal(t, sum16(unix.IPPROTO_UDP+uint32(size+8), pseudo), binary.BigEndian.Uint16(udp[6:]))
+				require.Equal(t, ib.InternetSum(unix.IPPROTO_UDP+uint32(size+8), pseudo), binary.BigEndian.Uint16(udp[6:]))
 			}
 		}
 	}

@@ -54,7 +54,7 @@ func AppendHeaders(b []byte, s link.Source, tclass, hops uint8, id uint16, packe
 		b = be.AppendUint16(b, id)
 		b = append(b, 0x40, 0, hops, 17, 0, 0) // DF
 		b = append(append(b, src[:]...), dst[:]...)
-		be.PutUint16(b[start+10:], Checksum(b[start:], nil, 0))
+		be.PutUint16(b[start+10:], ^ib.InternetSum(0, b[start:]))
 	} else {
 		src, dst := s.Src.As16(), s.Dst.As16()
 		b = append(b, 0x60|tclass>>4, tclass<<4, 0, 0)
@@ -69,28 +69,11 @@ func AppendHeaders(b []byte, s link.Source, tclass, hops uint8, id uint16, packe
 	b = append(b, 0, 0)
 	if s.Src.Is6() {
 		// The pseudo header is the addresses, which precede it, length and protocol.
-		sum := Checksum(b[start+8:], packet, uint32(length)+17)
+		sum := ^ib.InternetSum(uint32(length)+17, b[start+8:], packet)
 		if sum == 0 {
 			sum = 0xFFFF // 0 is "none"
 		}
 		be.PutUint16(b[udp+6:], sum)
 	}
 	return b
-}
-
-// Checksum returns the Internet checksum over head, of even length, and rest; sum is added to it.
-func Checksum(head, rest []byte, sum uint32) uint16 {
-	for ; len(head) >= 2; head = head[2:] {
-		sum += uint32(binary.BigEndian.Uint16(head))
-	}
-	for ; len(rest) >= 2; rest = rest[2:] {
-		sum += uint32(binary.BigEndian.Uint16(rest))
-	}
-	if len(rest) == 1 {
-		sum += uint32(rest[0]) << 8
-	}
-	for sum>>16 != 0 {
-		sum = sum&0xFFFF + sum>>16
-	}
-	return ^uint16(sum)
 }

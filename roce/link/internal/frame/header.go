@@ -63,13 +63,13 @@ func (h *Header) Init(f *Flow, src, dst [6]byte) {
 		b = be.AppendUint32(b, 6<<28|uint32(f.TrafficClass)<<20|f.FlowLabel&0xFFFFF)
 		b = append(b, 0, 0, unix.IPPROTO_UDP, ttl)
 		b = append(append(b, s[:]...), d[:]...)
-		h.pseudo = sum16(b[h.l3+8:]) + unix.IPPROTO_UDP
+		h.pseudo = uint32(ib.InternetSum(unix.IPPROTO_UDP, b[h.l3+8:]))
 	} else {
 		s, d := f.Src.As4(), f.Dst.As4()
 		b = append(b, 0x45, f.TrafficClass, 0, 0, 0, 0, 0x40, 0, ttl, unix.IPPROTO_UDP, 0, 0)
 		b = append(append(b, s[:]...), d[:]...)
-		h.sum = sum16(b[h.l3:])
-		h.pseudo = sum16(b[h.l3+12:]) + unix.IPPROTO_UDP
+		h.sum = uint32(ib.InternetSum(0, b[h.l3:]))
+		h.pseudo = uint32(ib.InternetSum(unix.IPPROTO_UDP, b[h.l3+12:]))
 	}
 	b = be.AppendUint16(b, f.SrcPort)
 	b = be.AppendUint16(b, f.DstPort)
@@ -109,14 +109,7 @@ func (h *Header) PutPartialChecksum(b []byte, size int) {
 	binary.BigEndian.PutUint16(b[h.Transport()+ChecksumOffset:], fold(h.pseudo+uint32(uint16(size+ib.UDPHeaderBytes))))
 }
 
-// sum16 adds up the 16-bit words of b, whose length is even.
-func sum16(b []byte) (sum uint32) {
-	for ; len(b) >= 2; b = b[2:] {
-		sum += uint32(binary.BigEndian.Uint16(b))
-	}
-	return sum
-}
-
+// fold is ib.InternetSum of no bytes, for each packet.
 func fold(sum uint32) uint16 {
 	sum = sum>>16 + sum&0xFFFF
 	return uint16(sum>>16 + sum)
