@@ -1,5 +1,6 @@
 // Package netns makes network namespaces without names, which end with the last
-// socket and process in them and with [Namespace.Close]. It needs root.
+// socket and process in them and with [Namespace.Close], and enters those that there
+// are. It needs root.
 //
 // # Concurrency
 //
@@ -34,6 +35,15 @@ func New() (*Namespace, error) {
 		return nil, err
 	}
 	return n, nil
+}
+
+// Open opens a namespace that there is, by a path such as /run/netns/NAME.
+func Open(path string) (*Namespace, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	return &Namespace{f}, nil
 }
 
 // Do runs f on a thread that is in the namespace; sockets that it opens and

@@ -13,6 +13,7 @@ import (
 
 	"github.com/goroce/goroce/cmd/internal/tool"
 	lab "github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/internal/netns"
 	"github.com/goroce/goroce/internal/unix"
 )
 
@@ -78,17 +79,16 @@ func inNamespace(name string, f func(iface string) error) error {
 	if !strings.Contains(ns, "/") {
 		ns = "/run/netns/" + ns
 	}
-	there, err := os.Open(ns)
+	there, err := netns.Open(ns)
 	if err != nil {
 		return err
 	}
 	defer there.Close()
-	return onThread(func() error {
-		if err := unix.Setns(int(there.Fd()), unix.CLONE_NEWNET); err != nil {
-			return os.NewSyscallError("setns", err)
-		}
-		return f(iface)
-	})
+	var failed error
+	if err := there.Do(func() { failed = f(iface) }); err != nil {
+		return err
+	}
+	return failed
 }
 
 // open opens an interface, and looks whether it can be one end of a cable.
