@@ -92,17 +92,8 @@ type ring struct {
 	slots []RingWC
 }
 
-// ringSlots returns how many slots a ring for n completions has.
-func ringSlots(n int) int {
-	size := 1
-	for size < n {
-		size *= 2
-	}
-	return size
-}
-
 // RingBytes returns the bytes of memory for a ring of n completions, with n from 1 to MaxCQE.
-func RingBytes(n int) int { return RingHeaderBytes + ringSlots(n)*RingSlotBytes }
+func RingBytes(n int) int { return RingHeaderBytes + ringSize(n)*RingSlotBytes }
 
 // newRing lays out a ring in zeroed memory.
 func newRing(op string, n int, memory []byte) (*ring, error) {
@@ -115,7 +106,7 @@ func newRing(op string, n int, memory []byte) (*ring, error) {
 	}
 	r := &ring{
 		head:  (*RingHeader)(base),
-		slots: unsafe.Slice((*RingWC)(unsafe.Add(base, RingHeaderBytes)), ringSlots(n)),
+		slots: unsafe.Slice((*RingWC)(unsafe.Add(base, RingHeaderBytes)), ringSize(n)),
 	}
 	r.head.Mask = uint64(len(r.slots) - 1)
 	return r, nil
