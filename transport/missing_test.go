@@ -303,27 +303,7 @@ func playSelective(t *testing.T, fault func(n int, f *flight)) (n int) {
 		fault(n, f)
 		n++
 	}
-	src := a.fill(0, 3000, 1)
-	static := b.fill(0x8000, 3000, 2)
-	for i := range 2 {
-		b.recv(uint64(i), 0x20000+0x1000*i, 3000)
-	}
-	a.post(a.write(0, 0x4000, 3000))
-	a.post(a.read(0x8000, 0x8000, 3000))
-	a.post(a.send(0, 2000))
-	a.post(a.fetchAdd(0x10000, 0x10000, 5))
-	a.post(a.compareSwap(0x10008, 0x10000, 5, 9))
-	a.post(with(a.write(0, 0x6000, 700), func(wr *transport.SendWR) { wr.Opcode = transport.WRWriteImm }))
-	a.post(a.read(0xA000, 0x8000, 1500))
-	a.post(with(a.write(0, 0x10008, 8), func(wr *transport.SendWR) { wr.Opcode = transport.WRAtomicWrite }))
-	p.run()
-	require.Len(t, a.poll(), 8)
-	require.Len(t, b.poll(), 2)
-	require.Equal(t, src, b.buf[0x4000:0x4000+3000])
-	require.Equal(t, src[:700], b.buf[0x6000:0x6000+700])
-	require.Equal(t, src[:2000], b.buf[0x20000:0x20000+2000])
-	require.Equal(t, static, a.buf[0x8000:0x8000+3000])
-	require.EqualValues(t, 9, b.buf[0x10000], "the atomics were executed once")
+	playAll(t, p, a, b)
 	return n
 }
 
