@@ -66,7 +66,7 @@ func (t *take) dial(ctx context.Context, c *call, hosts [2]matrix.Host) error {
 	}
 	last := t.rule(&wire.Rule{Match: t.cm(c.ends), Kind: wire.Observe, Times: -1})
 	at := hosts[1].Addr(peer.V4)
-	server, err := start(ctx, hosts[1], "rping", "-s", "-P", "-v", "-a", at, "-p", listenPort, "-S", "64", "-C", "2")
+	server, err := matrix.Start(ctx, hosts[1], "rping", "-s", "-P", "-v", "-a", at, "-p", listenPort, "-S", "64", "-C", "2")
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (t *take) dial(ctx context.Context, c *call, hosts [2]matrix.Host) error {
 
 // ping calls the server, and hangs up.
 func ping(ctx context.Context, hosts [2]matrix.Host, port string) error {
-	client, err := start(ctx, hosts[0], "rping", "-c", "-v", "-a", hosts[1].Addr(peer.V4), "-p", port, "-S", "64", "-C", "2")
+	client, err := matrix.Start(ctx, hosts[0], "rping", "-c", "-v", "-a", hosts[1].Addr(peer.V4), "-p", port, "-S", "64", "-C", "2")
 	if err != nil {
 		return err
 	}
@@ -112,13 +112,4 @@ func ping(ctx context.Context, hosts [2]matrix.Host, port string) error {
 		return fmt.Errorf("client: %w\n%s", err, client.Output())
 	}
 	return nil
-}
-
-// start starts a program of a host.
-func start(ctx context.Context, h matrix.Host, tool string, args ...string) (matrix.Process, error) {
-	argv, ok := h.Command(tool, args)
-	if !ok {
-		return nil, fmt.Errorf("%s has no %s", h.Name(), tool)
-	}
-	return h.Start(ctx, argv)
 }

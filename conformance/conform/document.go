@@ -15,6 +15,7 @@ import (
 	"github.com/goroce/goroce/conformance/drill"
 	"github.com/goroce/goroce/conformance/matrix"
 	"github.com/goroce/goroce/conformance/verbs"
+	"github.com/goroce/goroce/internal/report"
 )
 
 // Side is one of the two ends of a run, as far as it has said what it is.
@@ -286,7 +287,7 @@ func (d *Document) lossy() (n int) {
 // Warning is what to know before a failure is believed; empty if there is nothing.
 func (d *Document) Warning() string {
 	if n := d.lossy(); n > 0 {
-		return fmt.Sprintf("Packets got lost in %s of UC and UD. A row that failed may have lost one, too, and drills send each packet once: use a way that loses nothing.", numberOf(n, "row"))
+		return fmt.Sprintf("Packets got lost in %s of UC and UD. A row that failed may have lost one, too, and drills send each packet once: use a way that loses nothing.", report.NumberOf(n, "row"))
 	}
 	return ""
 }

@@ -48,20 +48,13 @@ func (d *Document) Summary() string {
 	for _, f := range d.Features {
 		n[f.Verdict]++
 	}
-	s := fmt.Sprintf("%s: %d as specified", numberOf(len(d.Features), "feature"), n[AsSpecified])
+	s := fmt.Sprintf("%s: %d as specified", report.NumberOf(len(d.Features), "feature"), n[AsSpecified])
 	for _, v := range []Verdict{Differs, Fails, Unclear, NotTested} {
 		if n[v] > 0 {
 			s += fmt.Sprintf(", %d %s", n[v], map[Verdict]string{Differs: "with known differences", Fails: "with failures", Unclear: "inconclusive", NotTested: "not tested"}[v])
 		}
 	}
-	return s + fmt.Sprintf(". %s: %d passed, %d failed, %d skipped, %d inconclusive.", numberOf(len(d.Rows), "check"), d.Passed, d.Failed, d.Skipped, d.Unclear)
-}
-
-func numberOf(n int, thing string) string {
-	if n != 1 {
-		thing += "s"
-	}
-	return fmt.Sprint(n, " ", thing)
+	return s + fmt.Sprintf(". %s: %d passed, %d failed, %d skipped, %d inconclusive.", report.NumberOf(len(d.Rows), "check"), d.Passed, d.Failed, d.Skipped, d.Unclear)
 }
 
 // Fact is a line of what was tested.
@@ -328,7 +321,7 @@ func (d *Document) markdown(b *strings.Builder) {
 		}
 		for i, x := range list {
 			fmt.Fprintf(b, "\n### %d. %s\n\n", i+1, md(x.Heading()))
-			fmt.Fprintf(b, "- check: %s, `%s` (%s)\n- authority: %s\n", md(x.Row.Group+" "+x.Row.Op+" as "+x.Row.Role), strings.ReplaceAll(x.Again(), "`", "'"), numberOf(len(x.Rows), "row"), md(x.Row.Authority))
+			fmt.Fprintf(b, "- check: %s, `%s` (%s)\n- authority: %s\n", md(x.Row.Group+" "+x.Row.Op+" as "+x.Row.Role), strings.ReplaceAll(x.Again(), "`", "'"), report.NumberOf(len(x.Rows), "row"), md(x.Row.Authority))
 			for _, f := range []Fact{{"difference", x.Brief()}, {"expected", x.Row.Expected}, {"came", x.Row.Came}, {"known", x.Row.Known}, {"packets", x.File()}} {
 				if f.Text != "" {
 					fmt.Fprintf(b, "- %s: %s\n", f.Name, md(f.Text))

@@ -115,8 +115,8 @@ func (e *Env) cmFaults(ctx context.Context, limit time.Duration, list []cmFault)
 	return nil
 }
 
-// start starts a program of a host.
-func start(ctx context.Context, h Host, tool string, args ...string) (Process, error) {
+// Start starts a program of a host.
+func Start(ctx context.Context, h Host, tool string, args ...string) (Process, error) {
 	argv, ok := h.Command(tool, args)
 	if !ok {
 		return nil, fmt.Errorf("%s has no %s", h.Name(), tool)
@@ -133,7 +133,7 @@ func killOriginal(ctx context.Context, f peer.Family, subject, ref Host, killSer
 		server, client = ref, subject
 	}
 	at := server.Addr(f)
-	s, err := start(ctx, server, "rping", "-s", "-v", "-a", at, "-S", "65535")
+	s, err := Start(ctx, server, "rping", "-s", "-v", "-a", at, "-S", "65535")
 	if err != nil {
 		return "", err
 	}
@@ -141,7 +141,7 @@ func killOriginal(ctx context.Context, f peer.Family, subject, ref Host, killSer
 	if err := server.ListeningCM(ctx, s, rpingPort); err != nil {
 		return s.Output(), err
 	}
-	c, err := start(ctx, client, "rping", "-c", "-v", "-a", at, "-S", "65535")
+	c, err := Start(ctx, client, "rping", "-c", "-v", "-a", at, "-S", "65535")
 	if err != nil {
 		return "", err
 	}
@@ -158,7 +158,7 @@ func killOriginal(ctx context.Context, f peer.Family, subject, ref Host, killSer
 func killWritten(ctx context.Context, subject, ref Host) (string, error) {
 	// rxe takes 7 retries, the default, for any number (6.1, 6.12).
 	args := []string{"-R", "-F", "-D", "60", "--retry_count=3"}
-	s, err := start(ctx, subject, "ib_write_bw", args...)
+	s, err := Start(ctx, subject, "ib_write_bw", args...)
 	if err != nil {
 		return "", err
 	}
@@ -166,7 +166,7 @@ func killWritten(ctx context.Context, subject, ref Host) (string, error) {
 	if err := subject.ListeningCM(ctx, s, 0); err != nil {
 		return s.Output(), err
 	}
-	c, err := start(ctx, ref, "ib_write_bw", append(args, subject.Addr(peer.V4))...)
+	c, err := Start(ctx, ref, "ib_write_bw", append(args, subject.Addr(peer.V4))...)
 	if err != nil {
 		return "", err
 	}
@@ -236,7 +236,7 @@ func tail(p Process) string {
 
 // wrongPort connects to a port that nobody listens on.
 func wrongPort(ctx context.Context, f peer.Family, server, client Host) (string, error) {
-	s, err := start(ctx, server, "rping", "-s", "-a", server.Addr(f))
+	s, err := Start(ctx, server, "rping", "-s", "-a", server.Addr(f))
 	if err != nil {
 		return "", err
 	}
@@ -244,7 +244,7 @@ func wrongPort(ctx context.Context, f peer.Family, server, client Host) (string,
 	if err := server.ListeningCM(ctx, s, rpingPort); err != nil {
 		return s.Output(), err
 	}
-	c, err := start(ctx, client, "rping", "-c", "-a", server.Addr(f), "-p", strconv.Itoa(nobodyPort))
+	c, err := Start(ctx, client, "rping", "-c", "-a", server.Addr(f), "-p", strconv.Itoa(nobodyPort))
 	if err != nil {
 		return "", err
 	}
@@ -282,7 +282,7 @@ func refuse(ctx context.Context, dev *verbs.Device, local netip.Addr, ref Host) 
 	if err := l.Listen(rdmacm.ListenLimits{}); err != nil {
 		return "", err
 	}
-	c, err := start(ctx, ref, "rping", "-c", "-a", local.String(), "-p", strconv.Itoa(rejectPort))
+	c, err := Start(ctx, ref, "rping", "-c", "-a", local.String(), "-p", strconv.Itoa(rejectPort))
 	if err != nil {
 		return "", err
 	}
@@ -312,7 +312,7 @@ func refuse(ctx context.Context, dev *verbs.Device, local netip.Addr, ref Host) 
 
 // tooMuchPrivate connects with as much private data as fits, after more than that.
 func tooMuchPrivate(ctx context.Context, f peer.Family, dev *verbs.Device, ref Host) (string, error) {
-	s, err := start(ctx, ref, "rping", "-s", "-a", ref.Addr(f))
+	s, err := Start(ctx, ref, "rping", "-s", "-a", ref.Addr(f))
 	if err != nil {
 		return "", err
 	}
@@ -362,7 +362,7 @@ func tooMuchPrivate(ctx context.Context, f peer.Family, dev *verbs.Device, ref H
 // connectInARow connects to a program of the other side and hangs up, again and again; none
 // may fail, and nothing may be left behind.
 func connectInARow(ctx context.Context, f peer.Family, dev *verbs.Device, ref Host, times int) (string, error) {
-	s, err := start(ctx, ref, "rping", "-s", "-P", "-a", ref.Addr(f))
+	s, err := Start(ctx, ref, "rping", "-s", "-P", "-a", ref.Addr(f))
 	if err != nil {
 		return "", err
 	}

@@ -25,7 +25,7 @@ func (e *Env) ToolLink(ctx context.Context, subject Host) error {
 	row := Row{Kernel: e.Kernel, Group: "links", Op: "programs are on the link", Role: "server", Link: e.Link}
 	ctx, cancel := context.WithTimeout(ctx, toolTimeout)
 	defer cancel()
-	s, err := start(ctx, h, "ibv_rc_pingpong", "-p", strconv.Itoa(port))
+	s, err := Start(ctx, h, "ibv_rc_pingpong", "-p", strconv.Itoa(port))
 	if err == nil {
 		defer s.Kill()
 		if err = h.Listening(ctx, s, port); err == nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goroce/goroce/conformance/lab/wire"
 	"github.com/goroce/goroce/conformance/peer"
+	"github.com/goroce/goroce/internal/report"
 )
 
 // UC and UD have no acknowledgements: what the way or the receiver loses is lost by right, and nobody sends it again. So a message
@@ -142,7 +143,7 @@ func (row *Row) whileLost(p *pair, par params, check func() error) error {
 // verdict says what it means that a message did not arrive in some tries, while of so many single packets so many arrived. byRight
 // is set if a loss explains it.
 func (e lostError) verdict(tries, asked, arrived int) (what string, byRight bool) {
-	what = fmt.Sprintf("a message of %s did not arrive, %s", numberOf(e.packets, "packet"), numberOf(tries, "time"))
+	what = fmt.Sprintf("a message of %s did not arrive, %s", report.NumberOf(e.packets, "packet"), report.NumberOf(tries, "time"))
 	singles := fmt.Sprintf("of %d single packets that were sent at once %d arrived", asked, arrived)
 	switch {
 	case e.came == e.packets:
@@ -155,14 +156,6 @@ func (e lostError) verdict(tries, asked, arrived int) (what string, byRight bool
 		return what + ", but " + singles + ": it may be more than the receiver takes at once, which UC and UD allow", true
 	}
 	return what + ", but " + singles + ": nothing else gets lost", false
-}
-
-// numberOf is a number of things.
-func numberOf(n int, thing string) string {
-	if n != 1 {
-		thing += "s"
-	}
-	return fmt.Sprint(n, " ", thing)
 }
 
 // singles sends so many messages of a packet each at once, and returns how many arrive.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goroce/goroce/internal/report"
 	"github.com/stretchr/testify/require"
 
 	"github.com/goroce/goroce/conformance/lab/wire"
@@ -36,7 +37,7 @@ func TestVerdictOfLosses(t *testing.T) {
 			what, byRight := c.lost.verdict(3, c.asked, c.arrived)
 			require.Equal(t, c.byRight, byRight)
 			require.Contains(t, what, c.says)
-			require.Contains(t, what, numberOf(c.lost.packets, "packet")+" did not arrive, 3 times")
+			require.Contains(t, what, report.NumberOf(c.lost.packets, "packet")+" did not arrive, 3 times")
 		})
 	}
 }

@@ -53,3 +53,11 @@ func escaped(s string) string {
 	s = strings.ReplaceAll(s, "\n", " ")
 	return strings.ReplaceAll(strings.ReplaceAll(s, `\|`, "|"), "|", `\|`)
 }
+
+// NumberOf says how many things there are: "1 row", "2 rows".
+func NumberOf(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprint(n, " ", thing)
+}

@@ -22,3 +22,9 @@ func TestTable(t *testing.T) {
 	}()
 	tab.Row(1, 2, 3, 4)
 }
+
+func TestNumberOf(t *testing.T) {
+	if got := NumberOf(1, "row") + ", " + NumberOf(0, "row") + ", " + NumberOf(2, "check"); got != "1 row, 0 rows, 2 checks" {
+		t.Error(got)
+	}
+}
