@@ -76,9 +76,6 @@ func (l *SGL) Reset() {
 // Len returns the number of bytes.
 func (l *SGL) Len() uint64 { return l.n }
 
-// Segments returns the number of elements that are not empty.
-func (l *SGL) Segments() int { return len(l.segs) }
-
 // Valid reports whether no region of the list has been revoked since Resolve.
 func (l *SGL) Valid() bool {
 	for i := range l.segs {

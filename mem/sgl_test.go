@@ -39,8 +39,8 @@ func TestResolve(t *testing.T) {
 			var l SGL
 			l.Append([]byte("left over")) // Resolve replaces it
 			wantFault(t, tb.Resolve(pd, tt.sges, tt.need, &l), tt.want)
-			if l.Len() != tt.n || l.Segments() != tt.segs || !l.Valid() {
-				t.Errorf("%d bytes in %d segments", l.Len(), l.Segments())
+			if l.Len() != tt.n || len(l.segs) != tt.segs || !l.Valid() {
+				t.Errorf("%d bytes in %d segments", l.Len(), len(l.segs))
 			}
 			if c := l.Cursor(); c.Left() != tt.n {
 				t.Errorf("%d left", c.Left())
@@ -76,7 +76,7 @@ func TestSGLRevocation(t *testing.T) {
 		t.Fatalf("valid %v, released %d", l.Valid(), released)
 	}
 	l.Reset()
-	if !l.Valid() || l.Len() != 0 || l.Segments() != 0 {
+	if !l.Valid() || l.Len() != 0 || len(l.segs) != 0 {
 		t.Error("Reset left something")
 	}
 	// Reset must not keep memory alive behind the length.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/transport"
 )
 
@@ -29,12 +30,12 @@ const lookNs = 500e6
 // Private data available to the application, in bytes. Peers receive the whole field, padded with
 // zeros: the length is not sent.
 const (
-	MaxConnectPrivate   = 56  // of [ID.Connect], port space TCP
-	MaxConnectPrivateUD = 180 // of [ID.Connect], port space UDP
-	MaxAcceptPrivate    = 196 // of [ID.Accept], port space TCP
-	MaxAcceptPrivateUD  = 136 // of [ID.Accept], port space UDP
-	MaxRejectPrivate    = 148 // of [ID.Reject]
-	MaxDisconnectData   = 220 // of [ID.Disconnect]
+	MaxConnectPrivate   = mad.REQUserBytes        // 56, of [ID.Connect], port space TCP
+	MaxConnectPrivateUD = mad.SIDRReqUserBytes    // 180, of [ID.Connect], port space UDP
+	MaxAcceptPrivate    = mad.REPPrivateBytes     // 196, of [ID.Accept], port space TCP
+	MaxAcceptPrivateUD  = mad.SIDRRepPrivateBytes // 136, of [ID.Accept], port space UDP
+	MaxRejectPrivate    = mad.REJPrivateBytes     // 148, of [ID.Reject]
+	MaxDisconnectData   = mad.DREQPrivateBytes    // 220, of [ID.Disconnect]
 )
 
 // UDQKey is the Q_Key of queue pairs of port space UDP, and of multicast groups joined through

@@ -7,9 +7,6 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// hwCounters is how many of the names are rdma_rxe's.
-const hwCounters = 17
-
 // counterNames are the names of the fields of verbs.Counters, in their order: first those of
 // rdma_rxe in /sys/class/infiniband/*/ports/1/hw_counters, then those that it lacks.
 var counterNames = []string{

@@ -303,7 +303,7 @@ func TestCounterNames(t *testing.T) {
 	fields := regexp.MustCompile(`(?m)^\t(\w+)\s+uint64(?: // ([a-z_]+)(?::| *$))?`).FindAllStringSubmatch(string(source), -1)
 	require.Len(t, fields, len(counterNames))
 	for i, f := range fields {
-		if i < hwCounters {
+		if i < 17 { // rdma_rxe's
 			require.Equal(t, f[2], counterNames[i])
 			continue
 		}

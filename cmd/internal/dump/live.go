@@ -174,18 +174,17 @@ var ne = binary.NativeEndian
 
 // Offsets in the header.
 const (
-	frameNext    = 0
-	frameSec     = 4
-	frameNsec    = 8
-	frameSnap    = 12
-	frameLen     = 16
-	frameStatus  = 20
-	frameMAC     = 24 // 16 bits
-	frameTCI     = 32
-	frameTPID    = 36 // 16 bits
-	frameAddr    = 48 // struct sockaddr_ll
-	addrPkttype  = 10
-	frameMinimum = frameAddr + 20
+	frameNext   = 0
+	frameSec    = 4
+	frameNsec   = 8
+	frameSnap   = 12
+	frameLen    = 16
+	frameStatus = 20
+	frameMAC    = 24 // 16 bits
+	frameTCI    = 32
+	frameTPID   = 36 // 16 bits
+	frameAddr   = 48 // struct sockaddr_ll
+	addrPkttype = 10
 )
 
 func (h ringFrame) at() int64 {

@@ -26,7 +26,6 @@ const (
 	rnrRetryForEver   = 7
 	minRNRTimer       = 12         // 0.64 ms
 	defaultQKey       = 0x11111111 // UD
-	defaultDuration   = 5          // seconds
 	maxPeakIters      = 20000      // beyond, the peak is not looked for
 
 	// maxPeakSamples bounds the search for the peak, which is quadratic.

@@ -43,7 +43,6 @@ func (k Kind) transport() ib.Transport {
 const (
 	defaultSize    = 4096
 	defaultSizeUD  = 1024
-	defaultMTU     = 1024
 	defaultRxDepth = 500
 	defaultIters   = 1000
 	defaultQPs     = 16 // srq_pingpong

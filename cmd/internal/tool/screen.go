@@ -64,14 +64,6 @@ func (s Screen) Paint(style Style, text string) string {
 	return "\x1b[" + string(style) + "m" + text + "\x1b[0m"
 }
 
-// Pick returns the first text, or the second where there is only ASCII.
-func (s Screen) Pick(utf, ascii string) string {
-	if s.UTF8 {
-		return utf
-	}
-	return ascii
-}
-
 // minText is the narrowest column that text is broken to.
 const minText = 20
 

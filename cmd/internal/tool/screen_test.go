@@ -30,8 +30,6 @@ func TestScreenOfFile(t *testing.T) {
 func TestScreenPaint(t *testing.T) {
 	require.Equal(t, "ok", Screen{}.Paint(Red, "ok"))
 	require.Equal(t, "\x1b[31mok\x1b[0m", Screen{Colour: true}.Paint(Red, "ok"))
-	require.Equal(t, "-", Screen{}.Pick("─", "-"))
-	require.Equal(t, "─", Screen{UTF8: true}.Pick("─", "-"))
 }
 
 func TestScreenWrap(t *testing.T) {
