@@ -196,17 +196,12 @@ func TestCMDeterministic(t *testing.T) {
 		lid := s.Listen(t, rdmacm.PortSpaceTCP, 3)
 		for range 5 {
 			cid := c.Resolve(t, ctx, rdmacm.PortSpaceTCP, lid.LocalAddr())
-			require.NoError(t, cid.Connect(nil))
-			e := s.Next(t, ctx, rdmacm.EventConnectRequest)
-			s.AddQP(t, e.ID)
-			require.NoError(t, e.ID.Accept(nil))
-			c.Next(t, ctx, rdmacm.EventEstablished)
-			s.Next(t, ctx, rdmacm.EventEstablished)
+			sid := c.Connect(t, ctx, cid, s)
 			require.NoError(t, cid.Disconnect(nil))
 			c.Next(t, ctx, rdmacm.EventDisconnected)
 			s.Next(t, ctx, rdmacm.EventDisconnected)
 			require.NoError(t, cid.Close())
-			require.NoError(t, e.ID.Close())
+			require.NoError(t, sid.Close())
 		}
 		return fmt.Sprintf("%d %+v %+v", f.Now(), f.Stats(), rdmacm.CountersOf(ds[1]).Stats)
 	}

@@ -39,7 +39,7 @@ var idStates = []struct {
 		return id
 	}},
 	{"route", func(t *testing.T, s, c *rocetest.Peer) *rdmacm.ID {
-		return resolve(t, rocetest.Context(t), c, rdmacm.PortSpaceTCP, netip.AddrPortFrom(s.D.Addrs()[0], 7471))
+		return c.ResolveID(t, rocetest.Context(t), rdmacm.PortSpaceTCP, netip.AddrPortFrom(s.D.Addrs()[0], 7471))
 	}},
 	{"listening", func(t *testing.T, s, _ *rocetest.Peer) *rdmacm.ID {
 		return s.Listen(t, rdmacm.PortSpaceTCP, 7471)
@@ -69,7 +69,7 @@ var idStates = []struct {
 func asked(t *testing.T, s, c *rocetest.Peer) (active, passive *rdmacm.ID) {
 	ctx := rocetest.Context(t)
 	s.Listen(t, rdmacm.PortSpaceTCP, 7471)
-	active = resolve(t, ctx, c, rdmacm.PortSpaceTCP, netip.AddrPortFrom(s.D.Addrs()[0], 7471))
+	active = c.ResolveID(t, ctx, rdmacm.PortSpaceTCP, netip.AddrPortFrom(s.D.Addrs()[0], 7471))
 	require.NoError(t, active.Connect(&rdmacm.ConnParam{QPN: 5}))
 	return active, s.Next(t, ctx, rdmacm.EventConnectRequest).ID
 }

@@ -94,7 +94,7 @@ func TestCMAcceptOtherType(t *testing.T) {
 		ctx := rocetest.Context(t)
 		c, s := rocetest.FilteredPair(t, func(mad.Attribute) bool { return false })
 		lid := s.Listen(t, rdmacm.PortSpaceTCP, 5)
-		cid := resolve(t, ctx, c, rdmacm.PortSpaceTCP, lid.LocalAddr())
+		cid := c.ResolveID(t, ctx, rdmacm.PortSpaceTCP, lid.LocalAddr())
 		require.NoError(t, cid.Connect(&rdmacm.ConnParam{QPN: 5, UC: uc}))
 		e := s.Next(t, ctx, rdmacm.EventConnectRequest)
 		require.Equal(t, uc, e.Conn.UC)

@@ -23,17 +23,6 @@ func own(t testing.TB, p *rocetest.Peer, typ ib.Transport) {
 	require.NoError(t, err)
 }
 
-// resolve returns an ID without queue pair that is ready to connect.
-func resolve(t testing.TB, ctx context.Context, p *rocetest.Peer, ps rdmacm.PortSpace, to netip.AddrPort) *rdmacm.ID {
-	id, err := rdmacm.CreateID(p.Ch, ps)
-	require.NoError(t, err)
-	require.NoError(t, id.ResolveAddr(netip.AddrPort{}, to))
-	p.Next(t, ctx, rdmacm.EventAddrResolved)
-	require.NoError(t, id.ResolveRoute())
-	p.Next(t, ctx, rdmacm.EventRouteResolved)
-	return id
-}
-
 // move takes the queue pair through states as the ID says.
 func move(t testing.TB, p *rocetest.Peer, id *rdmacm.ID, param *rdmacm.ConnParam, to ...verbs.QPState) {
 	for _, s := range to {
@@ -53,7 +42,7 @@ func TestQPAttr(t *testing.T) {
 			own(t, s, typ)
 			own(t, c, typ)
 			lid := s.Listen(t, rdmacm.PortSpaceTCP, 0)
-			cid := resolve(t, ctx, c, rdmacm.PortSpaceTCP, lid.LocalAddr())
+			cid := c.ResolveID(t, ctx, rdmacm.PortSpaceTCP, lid.LocalAddr())
 			require.NoError(t, cid.SetTypeOfService(0x28))
 			a, mask, err := cid.QPAttr(verbs.StateInit, nil)
 			require.NoError(t, err)
@@ -106,13 +95,13 @@ func TestQPAttrDatagramAndBad(t *testing.T) {
 	ctx := rocetest.Context(t)
 	s, c := rocetest.NewPeer(t, verbs.Config{}), rocetest.NewPeer(t, verbs.Config{})
 	lid := s.Listen(t, rdmacm.PortSpaceUDP, 0)
-	cid := resolve(t, ctx, c, rdmacm.PortSpaceUDP, lid.LocalAddr())
+	cid := c.ResolveID(t, ctx, rdmacm.PortSpaceUDP, lid.LocalAddr())
 	a, mask, err := cid.QPAttr(verbs.StateInit, nil)
 	require.NoError(t, err)
 	require.Equal(t, verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrQKey, mask)
 	require.Equal(t, rdmacm.UDQKey, a.QKey)
 
-	tid := resolve(t, ctx, c, rdmacm.PortSpaceTCP, lid.LocalAddr())
+	tid := c.ResolveID(t, ctx, rdmacm.PortSpaceTCP, lid.LocalAddr())
 	_, _, err = tid.QPAttr(verbs.StateSQD, nil)
 	require.ErrorIs(t, err, verbs.ErrInvalidAttr)
 	_, _, err = tid.QPAttr(verbs.StateInit, &rdmacm.ConnParam{RetryCount: 8})

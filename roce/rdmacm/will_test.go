@@ -60,13 +60,7 @@ func TestWillTellsPeer(t *testing.T) {
 	lid := s.Listen(t, rdmacm.PortSpaceTCP, 7471)
 	connect := func() (here, there *rdmacm.ID) {
 		cid := c.Resolve(t, ctx, rdmacm.PortSpaceTCP, lid.LocalAddr())
-		require.NoError(t, cid.Connect(nil))
-		e := s.Next(t, ctx, rdmacm.EventConnectRequest)
-		s.AddQP(t, e.ID)
-		require.NoError(t, e.ID.Accept(nil))
-		c.Next(t, ctx, rdmacm.EventEstablished)
-		s.Next(t, ctx, rdmacm.EventEstablished)
-		return cid, e.ID
+		return cid, c.Connect(t, ctx, cid, s)
 	}
 	connect()
 	w := <-book

@@ -38,13 +38,19 @@ func (p *Peer) Listen(t testing.TB, ps rdmacm.PortSpace, port uint16) *rdmacm.ID
 
 // Resolve returns an ID with a queue pair, ready to connect.
 func (p *Peer) Resolve(t testing.TB, ctx context.Context, ps rdmacm.PortSpace, to netip.AddrPort) *rdmacm.ID {
+	id := p.ResolveID(t, ctx, ps, to)
+	p.AddQP(t, id)
+	return id
+}
+
+// ResolveID returns an ID without queue pair that is ready to connect.
+func (p *Peer) ResolveID(t testing.TB, ctx context.Context, ps rdmacm.PortSpace, to netip.AddrPort) *rdmacm.ID {
 	id, err := rdmacm.CreateID(p.Ch, ps)
 	require.NoError(t, err)
 	require.NoError(t, id.ResolveAddr(netip.AddrPort{}, to))
 	p.Next(t, ctx, rdmacm.EventAddrResolved)
 	require.NoError(t, id.ResolveRoute())
 	p.Next(t, ctx, rdmacm.EventRouteResolved)
-	p.AddQP(t, id)
 	return id
 }
 
