@@ -54,20 +54,20 @@ func sources(t *testing.T, tests bool) (all []source) {
 // one says why. One that is far above what is there is lowered with the commit that made it so.
 var lineBudgets = map[string]int{
 	"ib":                  2860,
-	"mem":                 2250,
-	"transport":           12560,
+	"mem":                 2247,
+	"transport":           12551,
 	"roce/verbs":          4740,
 	"roce/rdmacm":         6216,
 	"roce/rsocket":        6190,
 	"roce/analyse":        9040,
 	"roce/internal/shard": 3450,
 	"roce/internal/slots": 2240,
-	"roce/link":           18290,
-	"cmd/internal":        26220,
+	"roce/link":           18266,
+	"cmd/internal":        26153,
 	"cmd/verbs":           5440,
-	"conformance":         35410,
+	"conformance":         35388,
 	"bench":               22750,
-	"internal":            3320,
+	"internal":            3390,
 	"bench/apps":          8300,
 }
 
@@ -102,7 +102,7 @@ func TestLineBudgets(t *testing.T) {
 // exported types. A commit that raises one says why.
 var nameBudgets = map[string]int{
 	"ib":                  235,
-	"mem":                 131,
+	"mem":                 130,
 	"transport":           259,
 	"roce":                124,
 	"roce/verbs":          303,
@@ -327,9 +327,8 @@ func TestFloors(t *testing.T) {
 // onlyForC are the exported functions and methods of the API that only cmd/verbs calls. Others have no need of
 // them, so they belong behind Core, which internal/core opens. This list has what is there for Go, too.
 var onlyForC = []string{
-	"rdmacm.RouteSource",       // of package roce, too
-	"verbs.QP.DetachMulticast", // the end of AttachMulticast
-	"rsocket.Conn.CloseRead",   // as a net.TCPConn has it
+	"rdmacm.RouteSource",     // of package roce, too
+	"rsocket.Conn.CloseRead", // as a net.TCPConn has it
 }
 
 func TestNamesOnlyForC(t *testing.T) {
