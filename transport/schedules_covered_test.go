@@ -3,6 +3,8 @@ package transport_test
 import (
 	"fmt"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +19,11 @@ type covered struct {
 
 const coveredHead = "| program | faults | states | ends | actions | longest | time | |\n|---|---|---|---|---|---|---|---|\n"
 
-// readCovered reads the table. The rows that are there stay, and their programs are not played again.
+// partly is the note of a search that -states has ended.
+const partly = "not all"
+
+// readCovered reads the table. The rows that are there stay, and their programs are not played again,
+// unless -states had ended them sooner than it would now.
 func readCovered(t *testing.T, file string) *covered {
 	c := &covered{file: file}
 	b, _ := os.ReadFile(file) // or there is none yet
@@ -37,13 +43,19 @@ func (c *covered) start(p *program) string {
 	return fmt.Sprintf("| `%s` | %s |", strings.ReplaceAll(p.name[:i], "|", "¦"), p.name[i+1:])
 }
 
+// at returns which row a program has, or -1.
+func (c *covered) at(p *program) int {
+	return slices.IndexFunc(c.rows, func(row string) bool { return strings.HasPrefix(row, c.start(p)) })
+}
+
+// has reports whether a program was covered to its end, or as far as -states allows now.
 func (c *covered) has(p *program) bool {
-	for _, row := range c.rows {
-		if strings.HasPrefix(row, c.start(p)) {
-			return true
-		}
+	i := c.at(p)
+	if i < 0 {
+		return false
 	}
-	return false
+	states, _ := strconv.Atoi(strings.TrimSpace(strings.Split(c.rows[i], "|")[3]))
+	return !strings.HasSuffix(c.rows[i], " "+partly+" |") || *statesFlag > 0 && *statesFlag <= states
 }
 
 // add writes what a search has covered, at once: a long run may be ended at any time.
@@ -53,7 +65,10 @@ func (c *covered) add(t *testing.T, p *program, d coverage) {
 	}
 	note := "all"
 	if d.cut > 0 {
-		note = "not all"
+		note = partly
+	}
+	if i := c.at(p); i >= 0 {
+		c.rows = slices.Delete(c.rows, i, i+1)
 	}
 	c.rows = append(c.rows, fmt.Sprintf("%s %d | %d | %d | %d | %v | %s |", c.start(p), d.states, d.schedules, d.actions, d.depth, d.took.Round(time.Millisecond), note))
 	text := c.before + coveredHead + strings.Join(c.rows, "\n") + "\n" + c.behind

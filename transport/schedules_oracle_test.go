@@ -48,6 +48,7 @@ type model struct {
 	recvFailed    int
 	recvFlushed   int
 	gone          bool          // destroyed
+	barred        bool          // the peer may not READ any more
 	dead          []span        // of memory that nobody may write any more
 	frozen        []byte        // memory as it was when the queue pair ended; nil before
 	bound         [maxOps]uint8 // the peer's window, or its own, while request k was outstanding
@@ -72,7 +73,7 @@ type wireAck struct {
 // key is what of the model tells states apart.
 func (m *model) key() []byte {
 	b := []byte{byte(m.posted), byte(m.recvs), byte(m.next), byte(m.sent), byte(m.done), byte(m.received), byte(m.recvFailed), byte(m.recvFlushed), byte(m.status), 0}
-	for i, v := range []bool{m.failed, m.gone, m.frozen != nil} {
+	for i, v := range []bool{m.failed, m.gone, m.frozen != nil, m.barred} {
 		if v {
 			b[len(b)-1] |= 1 << i
 		}
@@ -159,6 +160,10 @@ func (w *world) post(i int) error {
 	}
 	if o.letter == 'E' {
 		return e.qp.Modify(w.now, transport.QPAttr{State: transport.StateErr}, transport.AttrState)
+	}
+	if o.letter == 'N' {
+		e.barred = true
+		return e.qp.Modify(w.now, transport.QPAttr{Access: allAccess &^ (mem.MWBind | mem.RemoteRead)}, transport.AttrAccess)
 	}
 	local := areaOut + k*slotBytes
 	switch o.op {
@@ -297,7 +302,7 @@ func (w *world) completed(i int, wc transport.WC) error {
 		return fmt.Errorf("%c: request %d completes, and %d is next", 'a'+i, k, e.next)
 	}
 	for ; e.next < k; e.next++ { // those before it have succeeded without a word
-		if ops[e.next].letter == 'E' {
+		if !ops[e.next].requests() {
 			continue
 		}
 		if !ops[e.next].silent || e.failed {
@@ -347,6 +352,9 @@ func (w *world) mayEnd(i int) bool {
 		}
 	}
 	for k, o := range w.ops(1 - i)[:w.ends[1-i].posted] {
+		if o.op == transport.WRRead && w.ends[i].barred {
+			return true
+		}
 		if o.fails != transport.WCSuccess && o.fails != transport.WCLocalProtErr || (o.letter == 'm' || o.letter == 'v') && w.ends[1-i].bound[k]&sawUnbound != 0 {
 			return true
 		}
@@ -383,6 +391,8 @@ func (w *world) mayFail(i, k int, s transport.WCStatus) error {
 		if o.fails != transport.WCSuccess && w.p.retry == 7 && w.left.early == w.p.budget.early {
 			break // the NAK is repeated for long: see Tuning.FatalLinger
 		}
+		// An early timer may cost two: one by a response that was on its way, and now shows a loss.
+		faults += int(w.p.budget.early - w.left.early)
 		tried := c.Timeouts + c.RcvdSeqErr + c.ImpliedNAKs
 		if (dead || w.p.retry < 7 && faults > int(w.p.retry)) && tried > uint64(w.p.retry) {
 			return nil
@@ -391,7 +401,14 @@ func (w *world) mayFail(i, k int, s transport.WCStatus) error {
 		if w.p.rnrRetry < 7 && c.RcvdRNRErr > uint64(w.p.rnrRetry) {
 			return nil
 		}
+	case transport.WCRemoteInvReqErr: // a request that comes then: IBTA 9.9.3
+		if o.op == transport.WRRead && peer.barred {
+			return nil
+		}
 	case transport.WCRemoteAccessErr:
+		if o.op == transport.WRRead && peer.barred { // one that was being answered
+			return nil
+		}
 		if (o.letter == 'm' || o.letter == 'v') && e.bound[k]&sawUnbound != 0 {
 			return nil
 		}
@@ -543,7 +560,7 @@ func (w *world) receivedOne(i int, wc transport.WC) error {
 	want := w.pattern(1-i, j, o.n)
 	if o.op == transport.WRWriteImm { // the bytes are elsewhere, and the receive's are not touched
 		want = nil
-		if to := areaIn + j*slotBytes; !bytes.Equal(e.buf[to:to+o.n], w.pattern(1-i, j, o.n)) {
+		if to := areaIn + j*slotBytes; !e.isDead(to) && !bytes.Equal(e.buf[to:to+o.n], w.pattern(1-i, j, o.n)) {
 			return fmt.Errorf("%c: WRITE %d is announced, and the bytes are not there", 'a'+i, j)
 		}
 	}
@@ -640,8 +657,8 @@ func (w *world) requested(i int, p *ib.Packet) {
 			w.over[i]++
 		case d > e.sent:
 			w.bad = fmt.Errorf("%c: sends packet %d, and %d is next", 'a'+i, d, e.sent)
-		case o.op == transport.WRRead:
-			e.sent = at + n
+		case o.op == transport.WRRead: // all of it, or a part
+			e.sent = d + (int(p.RETH.Len)+worldMTU.Bytes()-1)/worldMTU.Bytes()
 		default:
 			e.sent = d + 1
 		}
@@ -717,7 +734,7 @@ func (w *world) final() error {
 	for i, e := range w.ends {
 		ops := w.ops(i)[:e.posted]
 		last := len(ops)
-		for e.next < last && ops[e.next].letter == 'E' {
+		for e.next < last && !ops[e.next].requests() {
 			e.next++
 		}
 		for ; last > e.next && ops[last-1].silent && !e.failed; last-- { // nothing tells of these

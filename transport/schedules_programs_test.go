@@ -15,19 +15,21 @@ type program struct {
 	name     string
 	lives    [][2][]operation // of the queue pairs, one after the other, under the same numbers
 	recvs    [2]int           // receives that are posted at any time; -1: those that are needed are there from the start
+	script   []action         // what happens first, of which the budget is as of all else
 	budget   budget
 	retry    uint8
 	rnrRetry uint8
 	rdAtomic uint8
 	psn      [2]ib.PSN // the first one, in each life
 	tuning   transport.Tuning
-	silence  int64 // how long a silent peer is waited for
-	windows  bool  // each end has a window
-	bound    bool  // which is bound from the start
-	trip     bool  // packets take time: see tripNs
-	lazy     bool  // sending, a packet at a time, and looking for completions are actions of their own
-	mirrored bool  // both ends have the same program
-	always   bool  // in every run of the tests
+	room     transport.Room // of each end for what arrives
+	silence  int64          // how long a silent peer is waited for
+	windows  bool           // each end has a window
+	bound    bool           // which is bound from the start
+	trip     bool           // packets take time: see tripNs
+	lazy     bool           // sending, a packet at a time, and looking for completions are actions of their own
+	mirrored bool           // both ends have the same program
+	always   bool           // in every run of the tests
 }
 
 // operation is one request, of so many bytes.
@@ -55,13 +57,17 @@ var letters = map[byte]operation{
 	'L': {op: transport.WRSend, fails: transport.WCRemoteInvReqErr, recvFails: transport.WCLocalLenErr},
 	'K': {op: transport.WRFetchAdd, fails: transport.WCRemoteInvReqErr},
 	'G': {op: transport.WRSend, fails: transport.WCLocalProtErr},
-	'E': {}, // no request: the program ends the queue pair
+	// No request: the program ends the queue pair, or takes the right to READ from the peer.
+	'E': {}, 'N': {},
 }
+
+// requests reports whether the operation is a request.
+func (o operation) requests() bool { return o.letter != 'E' && o.letter != 'N' }
 
 func (o operation) takesReceive() bool {
 	switch o.op {
 	case transport.WRSend, transport.WRSendImm, transport.WRSendInv, transport.WRWriteImm:
-		return o.letter != 'E' && o.letter != 'G'
+		return o.requests() && o.letter != 'G'
 	}
 	return false
 }
@@ -75,7 +81,7 @@ func (o operation) adds() bool {
 func (o operation) asks() bool {
 	switch o.op {
 	case transport.WRRead, transport.WRFetchAdd, transport.WRCompareSwap, transport.WRAtomicWrite:
-		return o.letter != 'E'
+		return o.requests()
 	}
 	return false
 }
@@ -94,7 +100,7 @@ func (o operation) writes() int {
 // packets returns how many PSNs the operation has.
 func (o operation) packets() int {
 	switch {
-	case o.letter == 'E' || o.op == transport.WRLocalInv || o.op == transport.WRBindMW || o.fails == transport.WCLocalProtErr:
+	case !o.requests() || o.op == transport.WRLocalInv || o.op == transport.WRBindMW || o.fails == transport.WCLocalProtErr:
 		return 0
 	case o.op == transport.WRFlush || o.adds():
 		return 1
@@ -164,7 +170,7 @@ func newProgram(a, b string, lost, dup, over, early uint8) *program {
 
 // finish completes a program.
 func (p *program) finish() {
-	if *faultsFlag != "" {
+	if *faultsFlag != "" && p.script == nil {
 		if _, err := fmt.Sscanf(*faultsFlag, "%d,%d,%d,%d", &p.budget.lose, &p.budget.dup, &p.budget.overtake, &p.budget.early); err != nil {
 			panic(err)
 		}
@@ -192,6 +198,22 @@ func both(f, g func(*program)) func(*program) {
 	}
 }
 
+// steps reads what happens first: "sa3 lb db2" lets a send three packets, loses what goes to b, and delivers the next two.
+// p posts a request, s sends, d delivers, l loses, t is a timer and c looks at completions.
+func steps(text string) (all []action) {
+	for f := range strings.FieldsSeq(text) {
+		kind := map[byte]actionKind{'p': actPost, 's': actSend, 'd': actDeliver, 'l': actLose, 't': actTimer, 'c': actPoll}[f[0]]
+		n, _ := strconv.Atoi(f[2:])
+		all = append(all, slices.Repeat([]action{{kind: kind, end: f[1] - 'a'}}, max(1, n))...)
+	}
+	return all
+}
+
+// after begins with some steps.
+func after(tag, text string) func(*program) {
+	return tagged("after "+tag, func(p *program) { p.script = steps(text) })
+}
+
 // retries bounds both kinds of retries.
 func retries(n, rnr uint8) func(*program) {
 	return tagged(fmt.Sprintf("retry %d, rnr %d", n, rnr), func(p *program) { p.retry, p.rnrRetry = n, rnr })
@@ -203,6 +225,8 @@ var (
 	noMerge     = tagged("each acknowledged", func(p *program) { p.tuning.DisableAckCoalesce = true })
 	patient     = tagged("patient", func(p *program) { p.tuning.PatientRetries = true })
 	oneAway     = tagged("one packet away", func(p *program) { p.tuning.MaxUnackedPackets = 1 })
+	wide        = tagged("wide", func(p *program) { p.tuning.MaxUnackedPackets = 64 })
+	room        = tagged("room for 4", func(p *program) { p.room = transport.Room{Size: 4 * (256 + 96), PerByte: 1} }) // packets
 	depthOne    = tagged("depth 1", func(p *program) { p.rdAtomic = 1 })
 	credits     = tagged("credits", func(p *program) { p.tuning.EndToEndCredits = true })
 	silence     = tagged("silence", func(p *program) { p.retry, p.silence = 1, 20*ms })
@@ -413,9 +437,37 @@ func schedulePrograms() []*program {
 	// A packet that is lost twice behind others that came: four losses, as the first one tells the peer's selective repeat.
 	add("w3 w3", "", 4, 0, 0, 0, selectively).always = true
 	add("w2", "W1", 1, 0, 0, 0, lazy).always = true // refused with a NAK to send
+	// Rights that go while a READ is answered; room, and a window, that are used up.
+	for _, k := range []string{"r3", "r2 w1", "r1 r2"} {
+		add(k, "N", 1, 0, 0, 0, lazy).always = k == "r3"
+		add(k, "N", 1, 1, 1, 1, nil)
+	}
+	for _, k := range []string{"w3 w3", "r3 w2", "s2 w3"} { // each waits for room at the peer, or here
+		add(k, "", 1, 0, 0, 0, room).always = true
+		add(k, "", 1, 0, 1, 0, both(room, selectively))
+		add(k, k, 1, 0, 0, 0, room)
+	}
+	add("w3 w3", "", 1, 0, 0, 0, tagged("8 away", func(p *program) { p.tuning.MaxUnackedPackets = 8 })).always = true
 	for _, k := range []string{"r1 f1", "w2 w1", "r2"} {
 		add(k, "", 2, 0, 0, 1, silence).always = true
 		add(k, "", 2, 0, 0, 1, both(silence, selectively)).always = true
+	}
+	// What needs more than four faults before it makes a difference begins with them.
+	const known = "pa sa lb ta sa db sb da ca " // the first packet is lost, and the answer to the next tells of selective repeat
+	for _, k := range []struct {
+		ops         string
+		lost, early uint8
+		change      func(*program)
+		tag, steps  string
+	}{
+		// Two losses that two maps show, and nothing is sent between.
+		{"w1 w3 w3 w3", 3, 1, wide, "two maps", "pa3 sa9 lb db2 lb db sb da db sb da db3 sb da"},
+		// A READ behind a gap, and a packet behind it that asks for no answer.
+		{"w1 w1 r2 w2", 2, 1, wide, "a gap and a READ", "pa3 sa4 lb db sb da"},
+		// A map that comes after an ACK timeout, and timeouts after it: how long is waited for the peer?
+		{"w1 w2", 5, 6, both(silence, noProbes), "a late map", "pa sa2 lb db sb ta da sb sa ta sa lb ta sa lb ta sa lb"},
+	} {
+		add(k.ops, "", k.lost, 0, 0, k.early, both(both(both(k.change, lazy), both(trips, selectively)), after(k.tag, known+k.steps))).always = true
 	}
 	slices.SortStableFunc(all, func(p, q *program) int { return p.size() - q.size() })
 	return all
@@ -426,7 +478,7 @@ func (p *program) fine() bool {
 	for _, life := range p.lives {
 		for _, ops := range life {
 			for _, o := range ops {
-				if o.fails != transport.WCSuccess || o.letter == 'E' {
+				if o.fails != transport.WCSuccess || !o.requests() {
 					return false
 				}
 			}

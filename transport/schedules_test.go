@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -104,7 +105,15 @@ func explore(t testing.TB, p *program) coverage {
 	}
 	s.programs = 1
 	begin := time.Now()
-	s.visit(newWorld(t, p))
+	w := newWorld(t, p)
+	for _, a := range p.script {
+		if !slices.Contains(w.actions(), a) {
+			t.Fatalf("the program begins with steps of which this cannot be: %v", a)
+		}
+		s.path = append(s.path, a)
+		s.check(w, w.do(a))
+	}
+	s.visit(w)
 	s.took = time.Since(begin)
 	s.states = len(s.seen)
 	return s.coverage

@@ -133,7 +133,7 @@ func (w *world) newEnd(name int) *worldEnd {
 		e.win, err = table.AllocMW(e.pd, mem.Type2B)
 		w.must(err)
 	}
-	e.eng, err = transport.New(transport.Config{GIDs: []netip.Addr{e.addr}, MTU: worldMTU, Mem: table, Rand: rng, Tuning: w.p.tuning})
+	e.eng, err = transport.New(transport.Config{GIDs: []netip.Addr{e.addr}, MTU: ib.MTU512, Mem: table, Rand: rng, Room: w.p.room, Tuning: w.p.tuning})
 	w.must(err)
 	e.cq, err = e.eng.CreateCQ(16, nil)
 	w.must(err)
@@ -364,6 +364,8 @@ func (w *world) transmit(i int, batch []transport.TxPacket) int {
 		_ = p.Decode(data)
 		if !p.Opcode.Info().Response {
 			w.requested(i, &p)
+		} else if p.Opcode.Info().Op == ib.OpReadResponse && w.ends[i].barred {
+			w.bad = fmt.Errorf("%c: answers a READ, which the peer may not any more", 'a'+i)
 		}
 		if w.fast {
 			continue
