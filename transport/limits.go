@@ -157,9 +157,11 @@ const (
 	// calmTimes is how many times as large a part is lost while round trips are long as while they
 	// are short, if the queue is full.
 	calmTimes = 2
-	// lossSample is how many packets show what part of them is lost. calmPackets is after how many
+	// lossSample is how many packets show what part of them is lost, and calmSample how many while
+	// round trips are short, where a few may be losses that came late. calmPackets is after how many
 	// packets half of what was lost while round trips were short is forgotten, since paths change.
 	lossSample  = 512
+	calmSample  = 1024
 	calmPackets = 8192
 	// lowSamples is how many round trips in a row do not all wait for processors.
 	lowSamples = 4

@@ -62,7 +62,7 @@ func (c *lossCause) crowded(e *rttEstimate) bool {
 		return false
 	case l.over(fullLoss):
 		return true
-	case calm.came >= lossSample/2: // one loss in the calm more than there were: few say little
+	case calm.came >= calmSample: // one loss in the calm more than there were: few say little
 		return e.waits && l.lost*(calm.came+calm.lost) > calmTimes*(calm.lost+1)*(l.came+l.lost)
 	}
 	return e.waits
