@@ -203,7 +203,9 @@ func (c *conduct) request(p *pcap.Packet) {
 		if c.ahead == nil || len(c.ahead) >= maxOpenGaps {
 			c.ahead = map[ib.PSN]ib.PSN{}
 		}
-		c.ahead[p.PSN] = end
+		if whole, again := c.ahead[p.PSN]; !again || end.Diff(whole) > 0 {
+			c.ahead[p.PSN] = end // a READ that is asked for again in part ends where it did
+		}
 	}
 }
 
