@@ -66,6 +66,7 @@ func pages(t *testing.T, cfg sim.Config, pause time.Duration) (seen string) {
 			})
 		}
 		clients.Wait()
+		time.Sleep(pause) // a close may be lost: Shutdown closes what is left in the order of a map
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		if err := server.Shutdown(ctx); err != nil {
