@@ -185,7 +185,7 @@ round trips has a target of 20 us there: what a target has to be longer than is 
 
 Without stalls or others it fills the path with a tenth of the queue, where the window alone fills all of it, as TCP does. Beside BBR it
 has a third. But a flow whose processes stall for milliseconds has an eighth less than without, and more on machines that are
-busier: over the link in user space of docs/bench/paths, which has two processors for both ends and the link, it has 139 Mb/s where the window alone
+busier: over the link in user space of docs/bench/paths, which has two processors for both ends and the link, it has 148 Mb/s where the window alone
 has 182, because what waits for processors looks like a slower path. 16 flows that do not begin at once are equal only after seconds.`)
 	return map[string][]byte{"control.md": c.b.Bytes()}, c.err
 }
