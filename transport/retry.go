@@ -23,7 +23,7 @@ type retryState struct {
 	back       bool   // una has not reached backEnd since going back
 	backEnd    ib.PSN // end when it went back
 	all        bool   // what is kept came before everything was requested again
-	doubted    bool   // a sequence NAK followed the last retry, and the ACK timer decides
+	doubted    bool   // a sign of loss followed the last retry, and the ACK timer decides
 	patience   uint8  // retries beyond retry_cnt, for SilenceNs, up to maxPatience
 	silentNs   int64  // sum of ACK timeouts while awake, since the peer was heard
 	stalledNs  int64  // the same since something new was acknowledged
@@ -213,6 +213,9 @@ func (sq *requester) impliedNAK(now int64, psn ib.PSN) {
 		return
 	}
 	sq.qp.e.counters.ImpliedNAKs++
+	if sq.waitsOnDoubt() {
+		return // responses may be late ones, of before an early ACK timeout
+	}
 	if !sq.useRetry(now, 0) {
 		return
 	}
@@ -323,8 +326,7 @@ func (sq *requester) onSequenceNAK(now int64) {
 	if r.recovering && (sq.psn == sq.una || now-r.since < sq.episodeNs()) {
 		return // also if nothing has left since: it cannot be lost again
 	}
-	if r.left == 0 && sq.qp.attr.RetryCnt != 0 && sq.qp.timerSet(timerAck) {
-		r.doubted = true
+	if sq.waitsOnDoubt() {
 		return
 	}
 	if !sq.useRetry(now, uint32(ib.NAKSequence)) {
@@ -333,6 +335,17 @@ func (sq *requester) onSequenceNAK(now int64) {
 	sq.qp.congestionNAK(now)
 	sq.closeForLoss(now)
 	sq.goBack(now)
+}
+
+// waitsOnDoubt reports whether a sign of loss came when no retry is left, and the ACK timeout still
+// runs: it decides, as what was sent again may yet be answered.
+func (sq *requester) waitsOnDoubt() bool {
+	r := &sq.retry
+	if r.left != 0 || sq.qp.attr.RetryCnt == 0 || !sq.qp.timerSet(timerAck) {
+		return false
+	}
+	r.doubted = true
+	return true
 }
 
 // episodeNs returns how long after going back a sequence NAK without progress is about the same

@@ -391,8 +391,6 @@ func (w *world) mayFail(i, k int, s transport.WCStatus) error {
 		if o.fails != transport.WCSuccess && w.p.retry == 7 && w.left.early == w.p.budget.early {
 			break // the NAK is repeated for long: see Tuning.FatalLinger
 		}
-		// An early timer may cost two: one by a response that was on its way, and now shows a loss.
-		faults += int(w.p.budget.early - w.left.early)
 		tried := c.Timeouts + c.RcvdSeqErr + c.ImpliedNAKs
 		if (dead || w.p.retry < 7 && faults > int(w.p.retry)) && tried > uint64(w.p.retry) {
 			return nil
