@@ -127,6 +127,9 @@ const (
 const (
 	// maxProbes is how many probes precede the ACK timeout.
 	maxProbes = 2
+	// probeAnew is how many ACK timeouts in a row are followed by no probes. Later ones are: the
+	// losses may come in bursts, which end with the packets that they take.
+	probeAnew = 2
 	// maxProbing is how many QPs of an engine may have an unanswered probe.
 	maxProbing = 32
 	// probeRetry is how many waits pass before a QP that exceeded maxProbing tries again.

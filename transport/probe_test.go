@@ -20,6 +20,21 @@ func probed(t *testing.T, tuning Tuning) *script {
 	return s
 }
 
+// A burst of losses ends with the packets that it takes: from the third ACK timeout in a row on, each
+// is followed by probes: by two, and by one once they wait for half of the ACK timeout.
+func TestProbesAfterTimeouts(t *testing.T) {
+	s := newScript(t, loopOptions{attr: func(a *QPAttr) { a.RetryCnt = 7 }})
+	s.measured(10e3)
+	s.post(WRSend, 8)
+	times := len(s.sent())
+	for s.timer() >= 0 && s.a.qp.State() == StateRTS {
+		s.advance(s.timer())
+		times += len(s.sent())
+	}
+	s.done("1 transport retry counter exceeded")
+	require.Equal(t, 1+maxProbes+7+2+2+1+1+1, times)
+}
+
 // The last packet is sent again, and asks for an answer, whatever it is.
 func TestLossProbe(t *testing.T) {
 	data := make([]byte, 256)

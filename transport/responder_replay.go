@@ -129,7 +129,7 @@ func (r *responder) duplicate(now int64, p *ib.Packet, info *ib.OpcodeInfo, seq 
 	}
 	switch info.Op {
 	case ib.OpSend, ib.OpWrite:
-		r.ackDuplicate(seq)
+		r.ackDuplicate(p, seq)
 	case ib.OpRead:
 		r.replayRead(now, p, seq)
 	default:
@@ -145,7 +145,7 @@ func (r *responder) duplicate(now int64, p *ib.Packet, info *ib.OpcodeInfo, seq 
 
 // ackDuplicate acknowledges a SEND or WRITE packet again, with the newest PSN before the next READ,
 // atomic, ATOMIC WRITE or FLUSH.
-func (r *responder) ackDuplicate(seq uint64) {
+func (r *responder) ackDuplicate(p *ib.Packet, seq uint64) {
 	if seq <= r.store.evicted {
 		// Not all later requests are remembered: cover this packet alone.
 		r.ackAgain(seq, r.msn)
@@ -153,6 +153,10 @@ func (r *responder) ackDuplicate(seq uint64) {
 	}
 	if s := r.store.after(seq); s != nil {
 		r.ackAgain(max(seq, s.first-1), (s.msn-1)&ib.PSNMask)
+		return
+	}
+	// Each request for an answer has one of its own: the last was lost, and others may be.
+	if p.AckReq && r.queueAck(r.next-1, r.msn) {
 		return
 	}
 	r.acknowledge()

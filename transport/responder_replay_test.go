@@ -26,7 +26,7 @@ func TestDuplicateWriteAndSend(t *testing.T) {
 	r.send(ib.RCWriteOnly, pattern(4, 1), w, at(100))
 	r.send(ib.RCSendOnly, pattern(8, 1), at(101))
 	r.send(ib.RCWriteOnly, pattern(4, 2), w, at(102))
-	r.want("ACK 102 msn 3")
+	r.want("ACK 102 msn 3", "ACK 102 msn 3", "ACK 102 msn 3") // where answers are lost in bursts, more of them are better
 	require.Empty(t, r.wcs())
 	require.Equal(t, pattern(4, 2), r.mem.Bytes()[:4])
 	require.Equal(t, 1, r.qp.rq.posted())

@@ -180,7 +180,11 @@ func (sq *requester) ackTimeout(now int64) {
 	}
 	sq.win.onTimeout()
 	sq.forgetPeer()
-	sq.goBack(now) // probes sent so far still count
+	if sq.retriesUsed() >= probeAnew {
+		sq.probe.sent = 0
+		sq.probe.next()
+	}
+	sq.goBack(now) // otherwise probes sent so far still count
 	// A NAK from now on is about what is sent from now on.
 	sq.retry.recovering = false
 }

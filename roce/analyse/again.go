@@ -300,6 +300,9 @@ func (h *half) silent(r *record, p *pcap.Packet, info *ib.OpcodeInfo) {
 		s.at, s.resent = p.AtNs, 1
 		return
 	}
+	if h.pending != nil && len(h.pending.frames) > 2 && h.pending.psn.Before(p.PSN) {
+		return // a probe of the end, while the oldest packet waits
+	}
 	if r.find != nil && r.find.Kind == Corrupt {
 		r.find.add(p.Frame)
 		return
