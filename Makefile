@@ -23,7 +23,7 @@ UNMEASURED   = ./transport ./roce/... ./conformance/... ./cmd/internal/... $$(ec
 LIBRARY      = ./transport ./roce/verbs ./roce/link/xdp ./roce/link/packet ./roce/... $$(echo "$$list" | grep -Ev '/goroce/(bench|cmd|conformance)/')
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: FORCE all build cross demo agent conform-self check check-all test test-bench test-modules test-page test-verbs test32 interop interop-quick bench bench-full bench-lab microbench sim-report fuzz labelled soak soak-service mutants prove lint clean dist dist-check dist-modules dist-try verbs interop-verbs interop-verbs-quick pyverbs suites
+.PHONY: FORCE all build cross demo agent conform-self check check-all test test-bench test-modules test-page test-verbs test32 interop interop-quick bench bench-full bench-lab microbench sim-report fuzz labelled soak soak-service mutants prove prove-transport prove-cm prove-slots prove-grammar prove-grammar-cm prove-threads lint clean dist dist-check dist-modules dist-try verbs interop-verbs interop-verbs-quick pyverbs suites
 
 all: build
 
@@ -226,17 +226,27 @@ soak-service: bin/lab
 mutants:
 	$(GO) run ./conformance/cmd/lab mutants $(MUTANTFLAGS)
 
-# Every schedule of small programs, seeds of threads, and long runs of the grammar: some four hours of one processor at most. The searches end at
-# PROVESTATES states of a program, which is more than any had that is known to end. Each seed of threads is a
-# quarter of a second: 20,000 are more than an hour.
-PROVESTATES ?= 1000000
-PROVESEEDS  ?= 20000
-prove:
-	$(GO) test ./transport -run 'TestEverySchedule$$' -every -v -timeout 0 -states $(PROVESTATES)
-	$(GO) test ./roce/rdmacm/cm -run 'TestEverySchedule$$' -every -v -timeout 0 -states $(PROVESTATES)
-	$(GO) test ./roce/internal/slots -run 'TestEverySchedule$$' -every -v -timeout 0 -states $(PROVESTATES)
+# Every schedule of small programs, long runs of the grammar, and seeds of threads: some three hours of one processor. The parts
+# stand alone: make -j2 prove. The tables of what was covered go to bin/prove. The searches end at PROVESTATES states of a program;
+# one of the CM takes a millisecond. Each seed of threads is a quarter of a second.
+PROVESTATES   ?= 500000
+PROVECMSTATES ?= 100000
+PROVESEEDS    ?= 10000
+prove: prove-transport prove-cm prove-slots prove-grammar prove-grammar-cm prove-threads
+prove-transport:
+	mkdir -p bin/prove && rm -f bin/prove/transport.md
+	$(GO) test ./transport -run 'TestEverySchedule$$' -every -v -timeout 0 -states $(PROVESTATES) -covered "$(CURDIR)/bin/prove/transport.md"
+prove-cm:
+	mkdir -p bin/prove
+	$(GO) test ./roce/rdmacm/cm -run 'TestEverySchedule$$' -every -v -timeout 0 -states $(PROVECMSTATES) -table "$(CURDIR)/bin/prove/cm.md"
+prove-slots:
+	mkdir -p bin/prove
+	$(GO) test ./roce/internal/slots -run 'TestEverySchedule$$' -every -v -timeout 0 -states $(PROVESTATES) -table "$(CURDIR)/bin/prove/slots.md"
+prove-grammar:
 	$(GO) test ./conformance/grammar -run 'TestLong$$' -v -timeout 0 -args -grammar.packets 1000000000 -grammar.life 250000
-	$(GO) test ./conformance/grammar -run 'TestLongCM$$' -v -timeout 0 -args -grammar.messages 100000000 -grammar.life 250000
+prove-grammar-cm:
+	$(GO) test ./conformance/grammar -run 'TestLongCM$$' -v -timeout 0 -args -grammar.messages 20000000 -grammar.life 250000
+prove-threads:
 	$(GO) test ./roce/link/sim -run 'TestThreadsSwarm$$' -swarm $(PROVESEEDS) -v -timeout 0
 
 lint:
