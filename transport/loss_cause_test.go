@@ -86,3 +86,18 @@ func TestAsksMoreWhereAnswersAreLost(t *testing.T) {
 	sq.cause.count(&sq.rtt, 0, 1)
 	require.Equal(t, sq.win.bound(w)>>lossyShift, sq.askEvery(w))
 }
+
+// A window that doubles fills the queue by itself, perhaps while the last round trip was short: what it
+// loses then says nothing of the path.
+func TestLossCauseForgetsTheBeginning(t *testing.T) {
+	for _, doubling := range []bool{true, false} {
+		sq := &newLoop(t, loopOptions{slowStart: true}).a.qp.sq
+		require.True(t, sq.watchMissing())
+		sq.peerKeeps = true
+		sq.win.doubling, sq.rtt = doubling, halfTrip
+		sq.cause.count(&emptyTrip, lossSample, lossSample)
+		sq.onLost(0, 1, false, false)
+		require.False(t, sq.win.doubling, "half of all is for want of room")
+		require.Equal(t, doubling, sq.cause == lossCause{})
+	}
+}

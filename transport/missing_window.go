@@ -75,6 +75,9 @@ func (sq *requester) onLost(now int64, n int, responses, repeats bool) {
 		sq.win.acquit()
 		return
 	}
+	if sq.win.doubling {
+		sq.cause = lossCause{} // it has filled the queue by itself
+	}
 	sq.roomLost(now, responses)
 	sq.narrow(unknown)
 }

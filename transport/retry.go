@@ -272,11 +272,7 @@ func (sq *requester) narrow(unknown bool) {
 	} else {
 		w.convict()
 	}
-	if sq.peerKeeps {
-		w.onLossOfFew()
-	} else {
-		w.onLoss()
-	}
+	w.onLoss()
 }
 
 // onNAK handles a NAK of p.PSN. If reached, everything before p.PSN has been acknowledged.

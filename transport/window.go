@@ -3,9 +3,9 @@ package transport
 import "github.com/goroce/goroce/ib"
 
 // window bounds the packets sent, or requested by READs, and not acknowledged, because a datagram
-// receiver has a socket buffer and no back pressure. A loss halves it, single losses that are
-// resent alone take 3/10, a timeout leaves a quarter, and each acknowledged window adds a packet, or
-// a quarter of the window while round trips show that the path is not full. A connection begins with
+// receiver has a socket buffer and no back pressure. A loss halves it, a timeout leaves a quarter, and
+// each acknowledged window adds a packet, or a quarter of the window while round trips show that the
+// path is not full. A connection begins with
 // a few packets, because nothing is known of the path, and doubles them in each round trip until a
 // loss: a whole window would overflow a small queue before the first answer comes.
 type window struct {
@@ -132,18 +132,9 @@ func (w *window) onRun(n int) {
 	}
 }
 
-// onLoss halves the window after a packet was lost.
+// onLoss halves the window after packets were lost. With the 3/10 of TCP cubic, a cubic flow beside it
+// gets little: its packets come in bursts, of which a full queue drops more (docs/loss.md).
 func (w *window) onLoss() { w.shrink(2) }
-
-// onLossOfFew reduces it by 3/10 after single packets were lost, which are resent alone.
-func (w *window) onLossOfFew() {
-	if w.ruled {
-		return
-	}
-	w.doubling, w.idle = false, false
-	w.size = max(w.size-w.size*3/10, min(minWindow, w.max))
-	w.acked = 0
-}
 
 // onTimeout quarters it after no answer came at all. What was doubling doubles on, as nothing was
 // learned of the path.

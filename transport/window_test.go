@@ -163,7 +163,7 @@ func TestWindowGrows(t *testing.T) {
 			round()
 		}
 		require.Equal(t, w.max, w.size)
-		w.onLossOfFew()
+		w.onLoss()
 		size := w.size
 		require.Less(t, round(), size+5, "what was known of the path was wrong")
 	}
