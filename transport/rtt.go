@@ -97,18 +97,19 @@ func (e *rttEstimate) sampleOf(rtt int64) {
 }
 
 // queueOf judges the queue on the way by a sample. A long queue is one that is over half as long as
-// the longest, lately. One long round trip does not show it, because a process may have waited for a
-// processor, but a few in a row do.
+// the longest, lately, and takes a quarter of the shortest round trip: with less of a queue, half the
+// window would not fill the path. One long round trip does not show it, because a process may have
+// waited for a processor, but a few in a row do.
 func (e *rttEstimate) queueOf(rtt int64) {
 	e.lowNext = min(e.lowNext, rtt)
 	if e.lows++; e.lows == lowSamples {
 		e.low, e.lowNext, e.lows = e.lowNext, rtt, 0
 		e.mostLow = max(e.low, e.mostLow-(e.mostLow-e.low)/16)
 	}
-	most, noise := e.mostLow-e.least, e.least/16
-	half := e.least + max(most/2, noise)
+	most := e.mostLow - e.least
+	half := e.least + max(most/2, e.least/4)
 	e.short, e.waits = rtt <= half, min(e.low, e.lowNext) > half
-	e.empty = rtt <= e.least+max(most/4, noise)
+	e.empty = rtt <= e.least+max(most/4, e.least/8)
 }
 
 // full reports whether a round trip of ns may have passed a full queue, where least is the shortest

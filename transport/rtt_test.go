@@ -74,6 +74,13 @@ func TestRTTQueue(t *testing.T) {
 	require.LessOrEqual(t, e.mostLow, int64(6*ms), "a process had to wait")
 	sample(2*ms, 1000)
 	require.Equal(t, [3]bool{false, false, true}, sample(2*ms, 1), "the queue has become shorter")
+
+	// On a long path noise is no queue.
+	e = rttEstimate{}
+	sample(10*ms, 8)
+	require.Equal(t, [3]bool{false, true, false}, sample(12*ms, 100))
+	require.Equal(t, [3]bool{true, true, false}, sample(11*ms, 1))
+	require.Equal(t, [3]bool{false, false, true}, sample(13*ms, 100))
 }
 
 // A round trip is one through a full queue if it is nearly as long as those were when packets had no room. One that is long for
