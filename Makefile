@@ -227,7 +227,7 @@ mutants:
 	$(GO) run ./conformance/cmd/lab mutants $(MUTANTFLAGS)
 
 # Every schedule of small programs, long runs of the grammar, and seeds of threads: some three hours of one processor. The parts
-# stand alone: make -j2 prove. The tables of what was covered go to bin/prove. The searches end at PROVESTATES states of a program;
+# stand alone: make prove -j2. The tables of what was covered go to bin/prove. The searches end at PROVESTATES states of a program;
 # one of the CM takes a millisecond. Each seed of threads is a quarter of a second.
 PROVESTATES   ?= 500000
 PROVECMSTATES ?= 100000
