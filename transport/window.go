@@ -5,9 +5,9 @@ import "github.com/goroce/goroce/ib"
 // window bounds the packets sent, or requested by READs, and not acknowledged, because a datagram
 // receiver has a socket buffer and no back pressure. A loss halves it, a timeout leaves a quarter, and
 // each acknowledged window adds a packet, or a quarter of the window while round trips show that the
-// path is not full. A connection begins with
-// a few packets, because nothing is known of the path, and doubles them in each round trip until a
-// loss: a whole window would overflow a small queue before the first answer comes.
+// path is not full. A connection begins with a few packets, because nothing is known of the path, and
+// doubles them in each round trip until a loss: a whole window would overflow a small queue before
+// the first answer comes.
 type window struct {
 	size     int // packets
 	max      int
@@ -132,8 +132,8 @@ func (w *window) onRun(n int) {
 	}
 }
 
-// onLoss halves the window after packets were lost. With the 3/10 of TCP cubic, a cubic flow beside it
-// gets little: its packets come in bursts, of which a full queue drops more (docs/loss.md).
+// onLoss halves the window after packets were lost. If it took 3/10, as TCP cubic does, a cubic flow
+// beside it would get a sixth: it loses more often in the same full queue (docs/loss.md).
 func (w *window) onLoss() { w.shrink(2) }
 
 // onTimeout quarters it after no answer came at all. What was doubling doubles on, as nothing was
