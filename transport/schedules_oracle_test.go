@@ -655,8 +655,8 @@ func (w *world) requested(i int, p *ib.Packet) {
 			w.over[i]++
 		case d > e.sent:
 			w.bad = fmt.Errorf("%c: sends packet %d, and %d is next", 'a'+i, d, e.sent)
-		case o.op == transport.WRRead: // all of it, or a part
-			e.sent = d + (int(p.RETH.Len)+worldMTU.Bytes()-1)/worldMTU.Bytes()
+		case o.op == transport.WRRead: // all of it, or a part; of no bytes, it has a packet
+			e.sent = d + max(1, (int(p.RETH.Len)+worldMTU.Bytes()-1)/worldMTU.Bytes())
 		default:
 			e.sent = d + 1
 		}
