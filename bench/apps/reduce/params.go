@@ -52,6 +52,16 @@ func (o Shared) arena(workers int) []float32 {
 	return make([]float32, max(2*o.Length, o.most()*(1+3*workers)))
 }
 
+// ranks are those from a rank on, up to another: workers have links to servers, and these to workers. One
+// between two workers would carry nothing, and a worker that has done all steps would end it before the
+// other one has joined.
+func ranks(from, to int) (all []int) {
+	for rank := from; rank < to; rank++ {
+		all = append(all, rank)
+	}
+	return all
+}
+
 // stepTag says of a piece which one it is, and of which step.
 func stepTag(step, piece int) uint32 { return uint32(step)<<8&(leaving>>1) | uint32(piece) }
 
@@ -83,7 +93,7 @@ func JoinWorker(ctx context.Context, network mesh.Network, addrs []string, rank 
 	}
 	arena := o.arena(workers)
 	w := &Worker{o: o, Gradient: arena[:o.Length:o.Length], Params: arena[o.Length : 2*o.Length : 2*o.Length]}
-	w.g, err = mesh.Join(ctx, network, mesh.Config{Addrs: addrs, Rank: rank, Arena: bytesOf(arena)})
+	w.g, err = mesh.Join(ctx, network, mesh.Config{Addrs: addrs, Rank: rank, Arena: bytesOf(arena), Peers: ranks(0, o.Servers)})
 	return w, err
 }
 
@@ -194,7 +204,7 @@ func JoinServer(ctx context.Context, network mesh.Network, addrs []string, rank 
 		// Room for all answers to a step, and to leaving: a worker has no more that are not answered.
 		s.out[w] = make(chan answer, len(s.parts)+1)
 	}
-	s.g, err = mesh.Join(ctx, network, mesh.Config{Addrs: addrs, Rank: rank, Arena: bytesOf(s.floats)})
+	s.g, err = mesh.Join(ctx, network, mesh.Config{Addrs: addrs, Rank: rank, Arena: bytesOf(s.floats), Peers: ranks(o.Servers, len(addrs))})
 	return s, err
 }
 
