@@ -280,8 +280,8 @@ func (th *thread) finishes(now int64) *task {
 		th.queues(now)
 		return nil
 	case kind == yields && p.m.contended(th):
-		// Behind those that wait, but by a slice at most: with more, those of a process that its quota
-		// stops most of the time would have to catch up with all that others have had meanwhile.
+		// Behind those that wait, but by a slice at most: with more, those of a process that its
+		// quota stops most of the time would have to catch up with all that others have had.
 		th.vtime = max(th.vtime, min(p.m.most(th)+1, th.vtime+int64(p.m.c.Slice)))
 		c := th.cpu
 		th.leaves(now)
