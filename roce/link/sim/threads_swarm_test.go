@@ -195,6 +195,11 @@ func (r *threadsRun) run(t *testing.T) {
 	hang := 2 * time.Minute // so long takes only what hangs
 	if r.program >= polls {
 		hang = 5 * time.Second
+		for i, e := range r.ends {
+			if e.Quota > 0 && r.compute[i] > 0 { // each goroutine that computes takes half of a quota, or all
+				hang = 30 * time.Second
+			}
+		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), hang)
 	defer cancel()
