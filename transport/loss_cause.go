@@ -52,6 +52,9 @@ func (c *lossCause) acked(e *rttEstimate, n int) {
 	c.count(e, n-known, 0)
 }
 
+// forget begins anew. Packets counted early are still early: their acknowledgement is to come.
+func (c *lossCause) forget() { *c = lossCause{early: c.early} }
+
 // crowded reports whether the last packets that were lost lacked room.
 func (c *lossCause) crowded(e *rttEstimate) bool {
 	l, calm := &c.lately, &c.calm

@@ -77,6 +77,16 @@ func TestLossCauseAhead(t *testing.T) {
 	require.Equal(t, tally{26, 1}, c.lately)
 }
 
+// A packet that came early is counted once, also if what was known is forgotten in between.
+func TestLossCauseForgetsNoEarlyPacket(t *testing.T) {
+	var c lossCause
+	c.ahead(&emptyTrip)
+	c.forget()
+	require.Equal(t, lossCause{early: 1}, c)
+	c.acked(&emptyTrip, 2)
+	require.Equal(t, tally{came: 1}, c.lately)
+}
+
 // Two answers for each window are few where they may be lost: after a loss there are more.
 func TestAsksMoreWhereAnswersAreLost(t *testing.T) {
 	l := newLoop(t, loopOptions{mtu: ib.MTU1024, data: 1 << 20})
@@ -98,6 +108,6 @@ func TestLossCauseForgetsTheBeginning(t *testing.T) {
 		sq.cause.count(&emptyTrip, lossSample, lossSample)
 		sq.onLost(0, 1, false, false)
 		require.False(t, sq.win.doubling, "half of all is for want of room")
-		require.Equal(t, doubling, sq.cause == lossCause{})
+		require.Equal(t, doubling, sq.cause.calm == tally{})
 	}
 }

@@ -76,7 +76,7 @@ func (sq *requester) onLost(now int64, n int, responses, repeats bool) {
 		return
 	}
 	if sq.win.doubling {
-		sq.cause = lossCause{} // it has filled the queue by itself
+		sq.cause.forget() // it has filled the queue by itself
 	}
 	sq.roomLost(now, responses)
 	sq.narrow(unknown)
