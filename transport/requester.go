@@ -28,6 +28,8 @@ type requester struct {
 	psn    ib.PSN
 	una    ib.PSN
 	end    ib.PSN
+	// longEnd is behind the last packet of a long message, unless it is not in [una, end).
+	longEnd ib.PSN
 
 	flight *flight // to the peer; nil: not bounded
 	out    int     // units charged to flight
@@ -115,7 +117,7 @@ func (sq *requester) init(qp *QP) { sq.qp = qp }
 // start begins a connection, at the transition from RTR to RTS.
 func (sq *requester) start(now int64) {
 	sq.psn = sq.qp.attr.SQPSN & ib.PSNMask
-	sq.una, sq.end = sq.psn, sq.psn
+	sq.una, sq.end, sq.longEnd = sq.psn, sq.psn, sq.psn
 	sq.reads.clear()
 	sq.curPkt, sq.sinceAck, sq.sentAgain = 0, 0, 0
 	sq.runs = false
@@ -259,6 +261,9 @@ func (sq *requester) sendRequests(now int64, batch []TxPacket) int {
 		if w.npkts > 3 && n < len(batch) {
 			n += sq.repeat(now, w, batch[n-1:])
 		}
+		if w.length >= longBytes {
+			sq.longEnd = sq.psn
+		}
 	}
 	if n > 0 {
 		// At a low rate the packet that requests an answer may leave long after the first, so the
@@ -334,11 +339,21 @@ func (sq *requester) fits(w *sendWQE) bool {
 
 // room returns how many packets of w the window admits now.
 func (sq *requester) room(w *sendWQE) int {
-	bound := sq.win.bound(w)
+	bound := sq.bound(w)
 	if sq.watching() {
 		return sq.roomBehind(bound)
 	}
 	return bound - span(sq.una, sq.psn)
+}
+
+// bound returns how many packets may be in flight when one of w leaves. A short message behind long
+// ones does not wait until as few are left as if all of them were short.
+func (sq *requester) bound(w *sendWQE) int {
+	n := sq.win.bound(w)
+	if w.length < longBytes && sq.longEnd.After(sq.una) && !sq.longEnd.After(sq.psn) {
+		return min(n+span(sq.una, sq.longEnd), sq.win.size<<sq.win.long)
+	}
+	return n
 }
 
 // begin checks a request sent for the first time and assigns its PSNs. It returns false if the

@@ -46,6 +46,37 @@ func TestWindowDefault(t *testing.T) {
 	}
 }
 
+// A short message behind long ones leaves while the window of long ones has room, and short messages by
+// themselves have theirs.
+func TestWindowShortBehindLong(t *testing.T) {
+	const long = 1 << 20 >> 10 // packets
+	for _, c := range []struct {
+		name         string
+		longs, short int
+		want         int
+	}{
+		{"short ones", 0, 400, DefaultMaxUnackedPackets},
+		{"behind long ones", 2 * DefaultMaxUnackedPackets, 400, 3 * DefaultMaxUnackedPackets},
+		{"behind long ones that fill the window nearly", 4*DefaultMaxUnackedPackets - 2, 400, 4 * DefaultMaxUnackedPackets},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := newLoop(t, loopOptions{mtu: ib.MTU1024, gso: true, caps: QPCaps{MaxSendWR: 512, MaxSendSGE: 1}})
+			post := func(size int) {
+				require.NoError(t, l.a.qp.PostSend(l.now, &SendWR{
+					Opcode: WRWrite, SGList: []SGE{l.a.at(0, size)}, RemoteAddr: l.b.region.IOVA(), RKey: l.b.region.RKey(),
+				}))
+			}
+			for left := c.longs; left > 0; left -= long {
+				post(min(left, long) << 10)
+			}
+			for range c.short {
+				post(64)
+			}
+			require.Equal(t, c.want, l.unacked())
+		})
+	}
+}
+
 // Where packets travel as large datagrams the window of long messages is one of bytes, at a small path MTU, unless
 // somebody has set it in packets; that of small messages is not. Every half of it asks for an answer.
 func TestWindowLong(t *testing.T) {
