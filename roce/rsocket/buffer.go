@@ -155,13 +155,14 @@ func (c *Conn) fitRecv() {
 	}
 	r, large := &c.s.rcv, &c.recv[largeBuffer]
 	now := c.alarm.Now()
-	gap, waited := now-c.granted, r.tight
+	gap := now - c.granted
+	waits := r.tight && gap < max(hurry, 2*c.qp.Stats().SmoothedRTT)
 	c.granted, r.tight = now, false
 	switch {
 	case r.to.buf == largeBuffer:
 		if gap > leisure && !r.uses(smallBuffer) {
 			r.move(c.recv[smallBuffer].place(smallBuffer))
-		} else if r.hurried() && large.used < len(large.mem) && c.host.mayGrow(now) {
+		} else if (r.hurried() || waits) && large.used < len(large.mem) && c.host.mayGrow(now) {
 			if c.host.reserve(large.used, now) == nil {
 				large.used *= 2
 				r.widen(large.used)
@@ -171,7 +172,7 @@ func (c *Conn) fitRecv() {
 		if !r.uses(largeBuffer) {
 			_ = large.release(c.host) // fails if the device is closed
 		}
-	case r.hurried() && gap < hurry, waited && gap < max(hurry, 2*c.qp.Stats().SmoothedRTT):
+	case r.hurried() && gap < hurry, waits:
 		o := verbs.MROptions{IOVA: largeIOVA, SetIOVA: true}
 		if err := c.obtain(large, largeRecvBuffer, firstLarge, remoteWrite, o); err != nil {
 			c.cfg.growRecv = err == errNoRoom // try again when others have released some

@@ -41,7 +41,8 @@
 // 4 MiB. It shrinks when the connection has been idle for [Config.KeepAlive]. If the peer fills
 // half of the small receive buffer in less than 20 ms, with more to come, or in less than two
 // round trips and waits for room, the connection gets a receive buffer of 512 KiB more. It grows
-// up to 4 MiB while the reader is slower than the peer, until a half of it takes longer than 1 s.
+// up to 4 MiB while the reader is slower than the peer, or the peer waits for room, until a half of
+// it takes longer than 1 s.
 // Beyond the first 512 KiB the buffers of a device grow by 4 MB a second together: using memory
 // for the first time can cost 20 times as much as copying data to it, which would slow many
 // connections down. Pages that were never used take no memory. All connections of a device share

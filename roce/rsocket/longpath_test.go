@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
@@ -20,7 +21,19 @@ type longPath struct {
 }
 
 // What is measured, and when that begins.
-const longWarm, longSpan = 600 * time.Millisecond, 600 * time.Millisecond
+const longWarm, longSpan = 2 * time.Second, 2 * time.Second
+
+// segmenting is a simulated link on which packets travel as large datagrams: the window is four times as
+// large.
+type segmenting struct{ *sim.Link }
+
+func (l segmenting) Unwrap() link.Link { return l.Link }
+
+func (l segmenting) Capabilities() link.Capabilities {
+	c := l.Link.Capabilities()
+	c.GSO = true
+	return c
+}
 
 func (p longPath) network(t *testing.T, f func(t *testing.T, n *network)) {
 	cfg := sim.Config{MTU: ib.MTU1024, Up: sim.Pipe{BitsPerSecond: int64(p.mbps) * 1e6, QueueBytes: p.queue * 1500, Latency: p.trip / 2}}
@@ -29,7 +42,7 @@ func (p longPath) network(t *testing.T, f func(t *testing.T, n *network)) {
 		for i, d := range []**verbs.Device{&n.a, &n.b} {
 			l, err := net.Link(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}))
 			require.NoError(t, err)
-			*d, err = verbs.Open(verbs.Config{Link: l})
+			*d, err = verbs.Open(verbs.Config{Link: segmenting{l}})
 			require.NoError(t, err)
 			defer (*d).Close()
 		}
@@ -134,6 +147,7 @@ func TestLongPath(t *testing.T) {
 	for _, p := range []longPath{
 		{mbps: 200, queue: 300, trip: 10 * time.Millisecond},
 		{mbps: 100, queue: 400, trip: 40 * time.Millisecond},
+		{mbps: 50, queue: 400, trip: 100 * time.Millisecond},
 	} {
 		stream, writes := p.stream(t), p.writes(t)
 		t.Logf("%v: %.1f Mb/s, WRITE %.1f", p.trip, stream, writes)
