@@ -20,7 +20,6 @@ import "github.com/goroce/goroce/ib"
 // Packets in [una, end) have been sent at least once and are not acknowledged; psn, in [una, end],
 // is the next to send: less than end after going back. Position alone finds requests: the one at
 // head contains una whenever una != end, and the one at cur contains psn.
-// una whenever una != end, and the one at cur owns psn.
 type requester struct {
 	qp *QP
 
