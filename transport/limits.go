@@ -140,6 +140,8 @@ const (
 
 // Limits and steps of selective repeat.
 const (
+	// streamWindow is how many packets a connection that carries a stream has had in flight.
+	streamWindow = 64
 	// maxRefusals is how many offers of selective repeat may have no answer where a try without has
 	// one, until no more are made.
 	maxRefusals = 3

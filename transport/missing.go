@@ -8,9 +8,9 @@ import "github.com/goroce/goroce/ib"
 // A peer that knows selective repeat tells in its sequence NAKs which packets it has (keptMap). The
 // two sides find out without negotiation: resent requests carry ib.Resv7Selective, and a peer that
 // returns the bit knows it. Others ignore the bit. If no answer comes at all, the bit is not used
-// again. So a queue pair goes back once before it repeats selectively. If another to the same
-// address has learned of the peer, it sends the bit from its first packet on, and knows by the
-// first answer.
+// again. A stream asks with one packet before anything is lost. If another queue pair to the same
+// address has learned of the peer, a queue pair sends the bit from its first packet on, and knows by
+// the first answer. Any other goes back once before it repeats selectively.
 //
 // Missing responses show by later ones, which are kept (sq.kept) until their turn. The requester
 // asks only for the missing part of a READ. If the peer may not know selective repeat it asks for
@@ -148,7 +148,7 @@ func (sq *requester) learn(p *ib.Packet) {
 // try is without: the peer, or what is on the way, may drop packets that have the bit.
 func (sq *requester) forgetPeer() {
 	sq.offerRefused = sq.refusals == maxRefusals || sq.offered && !sq.peerKeeps
-	sq.peerKeeps, sq.offered = false, false
+	sq.peerKeeps, sq.offered, sq.asked = false, false, false
 }
 
 // answeredWithoutOffer counts answers to such tries. Few of them prove nothing: a round trip may be
@@ -160,10 +160,21 @@ func (sq *requester) answeredWithoutOffer() {
 	}
 }
 
-// introduces reports whether even first transmissions carry the bit of selective repeat, because
-// other QPs at that address know it. Otherwise only resent requests do.
-func (sq *requester) introduces() bool {
-	return sq.flight != nil && sq.flight.keeps && !sq.peerKeeps
+// introduces reports whether even a first transmission carries the bit of selective repeat, because
+// other QPs at that address know it. A stream asks once, by a packet that requests an answer: its
+// first loss would otherwise go back. Connections that wait for each answer lose little by that, and
+// stay as others expect them.
+func (sq *requester) introduces(ackReq bool) bool {
+	switch {
+	case sq.peerKeeps:
+		return false
+	case sq.flight != nil && sq.flight.keeps:
+		return true
+	case !ackReq || sq.asked || sq.win.used < streamWindow || sq.rtt.smoothed == 0:
+		return false
+	}
+	sq.asked = true
+	return true
 }
 
 // landed takes a packet out of those resent and in flight.

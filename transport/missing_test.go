@@ -42,6 +42,42 @@ func again(p *pair, e *end) (psns []int) {
 	return psns
 }
 
+// A stream asks by one packet whether the peer keeps, so its first loss need not go back.
+func TestStreamAsksWhetherPeerKeeps(t *testing.T) {
+	for _, keeps := range []bool{true, false} {
+		p := newPair(t, pairConfig{slowStart: true, tuning: [2]transport.Tuning{1: {GoBackN: !keeps}}})
+		a, b := p.connect(linkConfig{})
+		write := func() {
+			src := a.fill(0, bufBytes, 1)
+			clear(b.buf)
+			a.post(a.write(0, 0, bufBytes))
+			p.run()
+			require.Len(t, a.poll(), 1)
+			require.Equal(t, src, b.buf)
+		}
+		for range 8 {
+			write()
+		}
+		asked := 0
+		for _, f := range p.log {
+			if f.from == p.ends[0] && f.pkt.Resv7 != 0 {
+				require.True(t, f.pkt.AckReq)
+				asked++
+			}
+		}
+		require.Equal(t, 1, asked)
+		lost := p.log[len(p.log)-1].rel + 5
+		p.log = nil
+		lose(p, p.ends[0], lost)
+		write()
+		if psns := again(p, p.ends[0]); keeps {
+			require.Equal(t, []int{lost}, psns)
+		} else {
+			require.Greater(t, len(psns), 1, "it went back")
+		}
+	}
+}
+
 // The first loss finds out that the peer keeps: the requester goes back until an answer says so.
 // From then on it sends what is missing.
 func TestSelectiveRepeat(t *testing.T) {

@@ -48,6 +48,7 @@ type requester struct {
 	kept         reorder  // responses that came before their turn
 	peerKeeps    bool     // the peer knows selective repeat
 	offered      bool     // we told it that we do, and nothing has come since
+	asked        bool     // a first transmission has offered it, without need
 	offerRefused bool     // no answer came after that: we say it no more
 	refusals     uint8    // how often an answer came then, up to maxRefusals
 	inTurn       bool     // kept responses are being handled
@@ -121,7 +122,7 @@ func (sq *requester) start(now int64) {
 	sq.curPkt, sq.sinceAck, sq.sentAgain = 0, 0, 0
 	sq.runs = false
 	sq.credit, sq.peerCounts = creditState{}, false
-	sq.peerKeeps, sq.offered, sq.offerRefused, sq.refusals = false, false, false, 0
+	sq.peerKeeps, sq.offered, sq.asked, sq.offerRefused, sq.refusals = false, false, false, false, 0
 	sq.unwatch()
 	sq.kept.clear(sq.qp.e)
 	sq.win = newWindow(sq.qp)

@@ -109,7 +109,7 @@ func (sq *requester) build(now int64, w *sendWQE, tx *TxPacket) bool {
 			tx.Header[8] |= 0x80
 		}
 	}
-	if sq.psn != sq.end || sq.introduces() {
+	if sq.psn != sq.end || sq.introduces(ackReq) {
 		sq.offer(tx)
 	}
 	if sq.cost != 0 {
