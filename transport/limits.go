@@ -40,10 +40,8 @@ const (
 	// farShift is the logarithm of how many answers are requested per window on a long path, where no
 	// round trip was shorter than farNs, and if control by delay rules the window; nearShift is that
 	// of others. lossyShift is that where packets are lost lately: several answers in a row may be.
-	// lossyAsk is the least number of packets between them there.
 	farShift   = 3
 	lossyShift = 5
-	lossyAsk   = 4
 	nearShift  = 1
 	farNs      = 5e6
 	// maxTuningTime bounds the times of Tuning.

@@ -95,6 +95,8 @@ func TestAsksMoreWhereAnswersAreLost(t *testing.T) {
 	require.Equal(t, DefaultAckReqInterval, sq.askEvery(w))
 	sq.cause.count(&sq.rtt, 0, 1)
 	require.Equal(t, sq.win.bound(w)>>lossyShift, sq.askEvery(w))
+	sq.win.size = 1 << lossyShift
+	require.Equal(t, 1, sq.askEvery(w), "one is enough only if none is lost")
 }
 
 // A window that doubles fills the queue by itself, perhaps while the last round trip was short: what it

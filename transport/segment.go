@@ -280,7 +280,7 @@ func (sq *requester) askEvery(w *sendWQE) int {
 	bound := sq.win.bound(w)
 	n := min(sq.win.interval(w), max(bound>>sq.askShift(), 1))
 	if sq.cause.lately.lost > 0 {
-		n = min(n, max(bound>>lossyShift, lossyAsk))
+		n = min(n, max(bound>>lossyShift, 1))
 	}
 	return n
 }
