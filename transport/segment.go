@@ -275,11 +275,11 @@ func (sq *requester) wantsAck(w *sendWQE) bool {
 }
 
 // askEvery returns the most packets of w between two that request an ACK. A path that loses packets
-// may also lose answers, a few in a row, so more are requested there.
+// may also lose answers, a few in a row, so more are requested there; control by delay has enough.
 func (sq *requester) askEvery(w *sendWQE) int {
 	bound := sq.win.bound(w)
 	n := min(sq.win.interval(w), max(bound>>sq.askShift(), 1))
-	if sq.cause.lately.lost > 0 {
+	if sq.cause.lately.lost > 0 && !sq.win.ruled {
 		n = min(n, max(bound>>lossyShift, 1))
 	}
 	return n
