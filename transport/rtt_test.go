@@ -218,9 +218,9 @@ func TestSequenceNAKRightAfterTimeout(t *testing.T) {
 	s.nak(0, ib.NAKSequence) // an episode begins
 	s.sends("SEND FIRST 0", "SEND LAST 1 A")
 	s.advance(ackTimeoutNs)
-	s.sends("SEND FIRST 0", "SEND LAST 1 A")
+	s.sends("SEND FIRST 0 A", "SEND LAST 1 A")
 	s.nak(0, ib.NAKSequence)
-	s.sends("SEND FIRST 0", "SEND LAST 1 A")
+	s.sends("SEND FIRST 0 A", "SEND LAST 1 A")
 	s.nak(0, ib.NAKSequence) // of the same repetition
 	s.silent()
 	s.ack(1)

@@ -47,7 +47,7 @@ func TestSilenceEnds(t *testing.T) {
 		},
 		"sequence NAK": func(s *script) int {
 			s.nak(0, ib.NAKSequence)
-			s.sends("SEND FIRST 0", "SEND LAST 1 A")
+			s.sends("SEND FIRST 0 A", "SEND LAST 1 A")
 			return 1 // the NAK has taken one
 		},
 	} {
@@ -105,7 +105,7 @@ func TestSilenceEndsAtAnyTry(t *testing.T) {
 		for range retries { // each of which is lost again
 			s.advance(minEpisodeNs)
 			s.nak(0, ib.NAKSequence)
-			s.sends("SEND FIRST 0", "SEND LAST 1 A")
+			require.Len(t, s.sent(), 2, "both packets again")
 		}
 		s.ack(1)
 		s.done("0 success")
