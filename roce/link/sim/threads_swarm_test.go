@@ -152,6 +152,11 @@ func drawThreads(seed uint64) *threadsRun {
 
 // contended reports whether somebody may have to wait for a CPU, a processor or a quota.
 func (r *threadsRun) contended() bool {
+	for _, e := range r.ends {
+		if r.program >= polls && e.Procs > 0 && e.Procs <= r.conns { // each connection and the device have a goroutine that runs
+			return true
+		}
+	}
 	return r.busy != nil || r.compute != [2]int{} || r.ends[0].Quota+r.ends[1].Quota > 0 || r.m.CPUs < 3 ||
 		r.ends[0].CPUs != nil || r.ends[1].CPUs != nil
 }
