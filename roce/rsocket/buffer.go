@@ -156,13 +156,14 @@ func (c *Conn) fitRecv() {
 	r, large := &c.s.rcv, &c.recv[largeBuffer]
 	now := c.alarm.Now()
 	gap := now - c.granted
-	waits := r.tight && gap < max(hurry, 2*c.qp.Stats().SmoothedRTT)
+	trip := c.qp.Stats().SmoothedRTT
+	waits := r.tight && gap < max(hurry, 2*trip)
 	c.granted, r.tight = now, false
 	switch {
 	case r.to.buf == largeBuffer:
 		if gap > leisure && !r.uses(smallBuffer) {
 			r.move(c.recv[smallBuffer].place(smallBuffer))
-		} else if (r.hurried() || waits) && large.used < len(large.mem) && c.host.mayGrow(now) {
+		} else if (r.hurried() || waits && trip > farTrip) && large.used < len(large.mem) && c.host.mayGrow(now) {
 			if c.host.reserve(large.used, now) == nil {
 				large.used *= 2
 				r.widen(large.used)
@@ -189,4 +190,7 @@ const (
 	// it takes more than leisure, at 0.25 to 2 MB/s.
 	hurry   = 20 * time.Millisecond
 	leisure = time.Second
+	// farTrip is the round trip over which 512 KiB are too little for 2 Gb/s. Over shorter ones
+	// more would be memory for nothing.
+	farTrip = 2 * time.Millisecond
 )

@@ -18,10 +18,9 @@ import (
 type longPath struct {
 	mbps, queue int
 	trip        time.Duration
+	// span is how long is measured, after as long that is not.
+	span time.Duration
 }
-
-// What is measured, and when that begins.
-const longWarm, longSpan = 2 * time.Second, 2 * time.Second
 
 // segmenting is a simulated link on which packets travel as large datagrams: the window is four times as
 // large.
@@ -51,7 +50,10 @@ func (p longPath) network(t *testing.T, f func(t *testing.T, n *network)) {
 }
 
 // stream returns the rate of a stream in Mb/s.
-func (p longPath) stream(t *testing.T) (mbps float64) {
+func (p longPath) stream(t *testing.T) (mbps float64) { return p.streams(t, func(*network) {}) }
+
+// streams is stream with a look at the ends before the stream ends.
+func (p longPath) streams(t *testing.T, look func(*network)) (mbps float64) {
 	p.network(t, func(t *testing.T, n *network) {
 		ctx := context.Background()
 		l, err := (&ListenConfig{Device: n.b}).ListenAddr(netip.AddrPortFrom(n.b.Addrs()[0], 0))
@@ -69,7 +71,7 @@ func (p longPath) stream(t *testing.T) (mbps float64) {
 			for err == nil {
 				var k int
 				k, err = s.Read(b)
-				if at := time.Since(start); at >= longWarm && at < longWarm+longSpan {
+				if at := time.Since(start); at >= p.span && at < p.span+p.span {
 					got += k
 				}
 			}
@@ -78,15 +80,16 @@ func (p longPath) stream(t *testing.T) (mbps float64) {
 		c, err := (&Dialer{Device: n.a}).DialAddr(ctx, l.addr.AddrPort)
 		require.NoError(t, err)
 		b := make([]byte, 256<<10)
-		for start := time.Now(); time.Since(start) < longWarm+longSpan+p.trip; {
+		for start := time.Now(); time.Since(start) < p.span+p.span+p.trip; {
 			_, err := c.Write(b)
 			require.NoError(t, err)
 		}
+		look(n)
 		require.NoError(t, c.SetLinger(0))
 		_ = c.Close()
 		wg.Wait()
 		require.NoError(t, l.Close())
-		mbps = float64(got) * 8 / longSpan.Seconds() / 1e6
+		mbps = float64(got) * 8 / p.span.Seconds() / 1e6
 	})
 	return mbps
 }
@@ -126,17 +129,17 @@ func (p longPath) writes(t *testing.T) (mbps float64) {
 			k, err := cqs[0].Wait(context.Background(), wcs[:])
 			require.NoError(t, err)
 			at := time.Since(start)
-			if at >= longWarm+longSpan {
+			if at >= p.span+p.span {
 				break
 			}
-			if at >= longWarm {
+			if at >= p.span {
 				got += k * size
 			}
 			for range k {
 				require.NoError(t, qps[0].PostSend(&wr))
 			}
 		}
-		mbps = float64(got) * 8 / longSpan.Seconds() / 1e6
+		mbps = float64(got) * 8 / p.span.Seconds() / 1e6
 	})
 	return mbps
 }
@@ -145,12 +148,19 @@ func (p longPath) writes(t *testing.T) (mbps float64) {
 // the link: then no data waits to be read when the peer waits for room.
 func TestLongPath(t *testing.T) {
 	for _, p := range []longPath{
-		{mbps: 200, queue: 300, trip: 10 * time.Millisecond},
-		{mbps: 100, queue: 400, trip: 40 * time.Millisecond},
-		{mbps: 50, queue: 400, trip: 100 * time.Millisecond},
+		{mbps: 200, queue: 300, trip: 10 * time.Millisecond, span: 2 * time.Second},
+		{mbps: 100, queue: 400, trip: 40 * time.Millisecond, span: 2 * time.Second},
+		{mbps: 50, queue: 400, trip: 100 * time.Millisecond, span: 2 * time.Second},
 	} {
 		stream, writes := p.stream(t), p.writes(t)
 		t.Logf("%v: %.1f Mb/s, WRITE %.1f", p.trip, stream, writes)
 		require.Greater(t, stream, 0.9*writes, p.trip)
 	}
+}
+
+// Over a short path a stream has no use for a larger receive buffer.
+func TestShortPathKeepsBuffer(t *testing.T) {
+	longPath{mbps: 2000, queue: 400, trip: time.Millisecond / 2, span: 200 * time.Millisecond}.streams(t, func(n *network) {
+		require.EqualValues(t, firstLarge, Buffers(n.b).Bytes)
+	})
 }
