@@ -96,7 +96,7 @@ func TestAsksMoreWhereAnswersAreLost(t *testing.T) {
 	sq.cause.count(&sq.rtt, 0, 1)
 	require.Equal(t, sq.win.bound(w)>>lossyShift, sq.askEvery(w))
 	sq.win.size = 1 << lossyShift
-	require.Equal(t, 1, sq.askEvery(w), "one is enough only if none is lost")
+	require.Equal(t, 1, sq.askEvery(w), "in a small window each packet asks")
 }
 
 // A window that doubles fills the queue by itself, perhaps while the last round trip was short: what it

@@ -148,7 +148,7 @@ func (p longPath) writes(t *testing.T) (mbps float64) {
 // the link: then no data waits to be read when the peer waits for room.
 func TestLongPath(t *testing.T) {
 	for _, p := range []longPath{
-		{mbps: 200, queue: 300, trip: 10 * time.Millisecond, span: 2 * time.Second},
+		{mbps: 200, queue: 300, trip: 10 * time.Millisecond, span: 600 * time.Millisecond},
 		{mbps: 100, queue: 400, trip: 40 * time.Millisecond, span: 2 * time.Second},
 		{mbps: 50, queue: 400, trip: 100 * time.Millisecond, span: 2 * time.Second},
 	} {
