@@ -60,7 +60,7 @@ func TestWindowShortBehindLong(t *testing.T) {
 		{"behind long ones that fill the window nearly", 4*DefaultMaxUnackedPackets - 2, 400, 4 * DefaultMaxUnackedPackets},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := newLoop(t, loopOptions{mtu: ib.MTU1024, gso: true, caps: QPCaps{MaxSendWR: 512, MaxSendSGE: 1}})
+			l := newLoop(t, loopOptions{mtu: ib.MTU1024, gso: true, psn: ib.PSNMask - 300, caps: QPCaps{MaxSendWR: 512, MaxSendSGE: 1}})
 			post := func(size int) {
 				require.NoError(t, l.a.qp.PostSend(l.now, &SendWR{
 					Opcode: WRWrite, SGList: []SGE{l.a.at(0, size)}, RemoteAddr: l.b.region.IOVA(), RKey: l.b.region.RKey(),
