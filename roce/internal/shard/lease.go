@@ -6,13 +6,15 @@ package shard
 // lends it the seat. That goroutine then receives for itself whenever it waits, and a message wakes
 // one thread, not two.
 //
-// A turn is a small batch of packets that wakes the same goroutine as the last one: a goroutine
-// that waits for the same signal, or the only one that waits, which may wait for several in turn.
-// Some turns in succession lend the seat. The keeper takes it back when others are woken as well,
-// or messages are posted behind others: a stream is received best while its reader uses what came
-// before, and messages that follow each other wait for each other only while the keeper is at work.
-// The lease lapses if nobody sat in the seat for a period. After a mistaken lease the next one
-// takes twice as many turns.
+// A turn is a batch of packets that wakes the same goroutine as the last one: a goroutine that
+// waits for the same signal, or the only one that waits, which may wait for several in turn. Some
+// turns in succession lend the seat. The keeper takes it back when others are woken as well, or
+// messages are posted behind others: messages that follow each other wait for each other only while
+// the keeper is at work. The lease lapses if nobody sat in the seat for a period. After a mistaken
+// lease the next one takes twice as many turns.
+//
+// How many packets a batch has does not matter. Where processes outnumber the CPUs messages queue,
+// and there a second thread for each is dearest.
 //
 // Only a turn renews the lease, since something was received: a goroutine whose signal is always
 // set waits and never receives.
@@ -43,7 +45,7 @@ func (l *lease) handled(packets int) {
 	switch {
 	case packets == 0:
 		return
-	case other || packets > turnPackets:
+	case other:
 		l.against()
 	case sig == nil:
 		// An acknowledgement by itself.
@@ -64,7 +66,7 @@ func (l *lease) against() { l.turns, l.over = 0, l.lent }
 
 // posted notes a message that was posted behind others of its queue pair.
 func (l *lease) posted() {
-	if l.behind++; l.behind > turnPackets {
+	if l.behind++; l.behind > leaseBehind {
 		l.against()
 	}
 }

@@ -45,6 +45,21 @@ func TestLeaseIsForAConversation(t *testing.T) {
 	require.True(t, l.lends())
 }
 
+// Where processes outnumber the CPUs, messages queue.
+func TestLeaseIsForMessagesThatQueued(t *testing.T) {
+	a := NewSignal()
+	var l lease
+	l.turn(1, a)
+	for range leaseTurns {
+		require.False(t, l.lends())
+		l.turn(rxBatch, a)
+	}
+	require.True(t, l.lends())
+	l.begin()
+	l.turn(rxBatch, a)
+	require.False(t, l.over)
+}
+
 func TestLeaseIsForTheOnlyOneThatWaits(t *testing.T) {
 	signals := [2]*Signal{NewSignal(), NewSignal()}
 	var l lease
@@ -66,10 +81,9 @@ func TestLeaseIsForTheOnlyOneThatWaits(t *testing.T) {
 func TestLeaseIsNotForStreams(t *testing.T) {
 	a := NewSignal()
 	for name, stream := range map[string]func(*lease){
-		"large batches":   func(l *lease) { l.turn(turnPackets+1, a) },
 		"posted together": func(l *lease) { l.against() },
 		"posted one behind the other": func(l *lease) {
-			for range turnPackets + 1 {
+			for range leaseBehind + 1 {
 				l.posted()
 			}
 		},

@@ -40,12 +40,10 @@ const (
 	leasePeriod = time.Millisecond
 	// leaseTurns is how many turns in succession lend the seat to a goroutine that waits. Mistakes
 	// raise that to at most maxLeaseTurns, and maxLeaseTurns turns of a lease make up for one
-	// mistake. A batch of more than turnPackets packets, or more messages than that posted behind
-	// others, is no turn of a conversation. As many messages must follow each other before the
-	// first of the next ones waits.
+	// mistake. More than leaseBehind messages that are posted behind others are no conversation.
 	leaseTurns    = 16
 	maxLeaseTurns = 4096
-	turnPackets   = 8
+	leaseBehind   = 8
 	// eagerPolls is how many polls that receive nothing, without a wait, turn an event-driven shard
 	// into a polled one: more than an application makes that polls briefly before it waits.
 	eagerPolls = 4096
