@@ -86,9 +86,10 @@ const (
 	vainShare = 1. / 16
 	shareOf   = 32
 	// tryoutNs, in ns, is how long each way, keeping the CPU or sharing it, is tried before the two
-	// are compared; tryoutPackets is how many packets must come meanwhile. The slower way is tried
-	// again after at most maxTryoutWait times as long.
+	// are compared; tryoutPackets is how many packets must come meanwhile, fewer than the 50 of a
+	// receiver that keeps the CPU which its peer needs. The slower way is tried again after at most
+	// maxTryoutWait times as long.
 	tryoutNs      = 25_000_000
-	tryoutPackets = 50
+	tryoutPackets = 10
 	maxTryoutWait = 32
 )

@@ -62,11 +62,18 @@ func TestTryoutPrefersLooking(t *testing.T) {
 
 // A conversation with pauses, or of few packets, decides nothing.
 func TestTryoutOfFew(t *testing.T) {
-	c := conversation{looking: tryoutNs / 10, sharing: 1}
+	c := conversation{looking: tryoutNs / 5, sharing: 1}
 	require.InDelta(t, 1, c.goOn(100*tryoutNs), 0.01)
 	c = conversation{looking: 2 * tryoutNs, sharing: 1}
 	require.InDelta(t, 1, c.goOn(100*tryoutNs), 0.01)
 	require.Zero(t, c.spent)
+}
+
+// Keeping may be so slow that only a few packets come in a period.
+func TestTryoutOfSlowLooks(t *testing.T) {
+	c := conversation{looking: tryoutNs / 20, sharing: 50_000}
+	c.goOn(10 * tryoutNs)
+	require.False(t, c.looks())
 }
 
 // Where looking is not in doubt nothing is tried; where it no longer is, looking goes on at once.
