@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/cmd/internal/tool"
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/roce/analyse"
 	"github.com/stretchr/testify/require"
 )
@@ -98,6 +99,7 @@ func seen(t *testing.T, l *lesson, args ...string) (string, error) {
 // A number changes what is seen, or is refused with the reason: no value does nothing in silence. What the lesson proposes
 // is not refused.
 func TestNumbersCount(t *testing.T) {
+	seeds.Long(t)
 	for _, l := range lessons() {
 		usual, err := seen(t, &l)
 		require.NoError(t, err, l.name)

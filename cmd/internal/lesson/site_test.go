@@ -39,6 +39,7 @@ func site(t *testing.T) (dir string, files map[string]string) {
 
 // The site needs nothing from elsewhere, its links lead somewhere, and it is the same each time.
 func TestSite(t *testing.T) {
+	seeds.Long(t)
 	_, files := site(t)
 	_, again := site(t)
 	for name, text := range files {
