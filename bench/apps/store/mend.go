@@ -28,12 +28,12 @@ func (v *Volume) mend() {
 // mendOne tries to bring one replica back. From the moment that it is connected it gets what is written; then it
 // gets what it misses, and is flushed. If that fails it is tried again later.
 func (v *Volume) mendOne(r *remote) {
-	c, memory, err := v.dial(v.ctx, r.addr)
+	c, err := v.dial(v.ctx, r.addr)
 	if err != nil {
 		return
 	}
 	v.mu.Lock()
-	r.c, r.memory = c, memory
+	r.c = c
 	r.mu.Lock()
 	blocks := make([]int, 0, len(r.missed))
 	for block, m := range r.missed {
@@ -46,7 +46,7 @@ func (v *Volume) mendOne(r *remote) {
 	ok := v.resync(r, blocks)
 	if ok { // what it got lasts; the writes go on meanwhile
 		written := r.written()
-		if ok = r.flush(v.ctx, 0, int(memory.Len)) == nil; ok {
+		if ok = c.flush(v.ctx, 0, c.size()) == nil; ok {
 			r.forget(written)
 		}
 	}

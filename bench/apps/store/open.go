@@ -4,34 +4,33 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"slices"
 
-	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/verbs"
 )
 
 // Open connects to replicas, named in the same order each time, and makes them equal. d is the device to use. Some of them may
 // be missing if the others know that they are.
 func Open(ctx context.Context, d *verbs.Device, addrs []string, blocks int) (*Volume, error) {
-	pd, err := d.AllocPD()
+	n, err := newRoCENetwork(d)
 	if err != nil {
 		return nil, err
 	}
-	v := &Volume{device: d, pd: pd, blocks: make([]block, blocks), free: make(chan int, staging), dirty: map[int]bool{}}
+	return openOn(ctx, n, addrs, blocks)
+}
+
+func openOn(ctx context.Context, n network, addrs []string, blocks int) (*Volume, error) {
+	v := &Volume{net: n, blocks: make([]block, blocks), free: make(chan int, staging), dirty: map[int]bool{}}
 	v.flushing, v.mu = newLock(), newLock()
 	for i := range v.locks {
 		v.locks[i] = newLock()
 	}
 	if len(addrs) > 64 {
-		return nil, errors.Join(errors.New("store: more than 64 replicas"), pd.Close())
+		return nil, errors.Join(errors.New("store: more than 64 replicas"), n.close())
 	}
 	v.ctx, v.end = context.WithCancel(context.Background())
 	var why error
 	open := func() error {
-		if v.slots, err = pd.RegisterMR(make([]byte, staging*slotBytes), verbs.LocalWrite, nil); err != nil {
-			return err
-		}
 		for i := range staging {
 			v.free <- i
 		}
@@ -40,15 +39,15 @@ func Open(ctx context.Context, d *verbs.Device, addrs []string, blocks int) (*Vo
 		for i, addr := range addrs {
 			r := &remote{addr: addr, bit: 1 << i, missed: map[int]miss{}}
 			v.replicas = append(v.replicas, r)
-			c, memory, err := v.dial(ctx, addr)
+			c, err := v.dial(ctx, addr)
 			if err != nil {
 				absent |= r.bit
 				why = errors.Join(why, err)
 				continue
 			}
-			r.c, r.memory = c, memory
+			r.c = c
 			var super [24]byte
-			if err := c.Read(ctx, super[:], memory.Slice(0, len(super))); err != nil {
+			if err := c.get(ctx, 0, super[:]); err != nil {
 				return err
 			}
 			missing[r] = binary.LittleEndian.Uint64(super[8:])
@@ -78,12 +77,11 @@ func Open(ctx context.Context, d *verbs.Device, addrs []string, blocks int) (*Vo
 				return err
 			}
 		}
-		if old == 0 {
-			err = v.reconcile(ctx, believed)
-		} else {
-			err = v.renew(ctx, believed, back)
+		equal := func() error { return v.reconcile(ctx, believed) }
+		if old != 0 {
+			equal = func() error { return v.renew(ctx, believed, back) }
 		}
-		if err != nil {
+		if err := equal(); err != nil {
 			return err
 		}
 		return v.admit(ctx, back)
@@ -93,10 +91,7 @@ func Open(ctx context.Context, d *verbs.Device, addrs []string, blocks int) (*Vo
 		for _, r := range v.replicas {
 			r.drop()
 		}
-		if v.slots != nil {
-			v.slots.Close()
-		}
-		return nil, errors.Join(err, pd.Close())
+		return nil, errors.Join(err, n.close())
 	}
 	for _, r := range v.replicas {
 		if r.c == nil { // nobody knows what it misses
@@ -109,23 +104,6 @@ func Open(ctx context.Context, d *verbs.Device, addrs []string, blocks int) (*Vo
 	return v, nil
 }
 
-// dial connects to a replica and learns its key.
-func (v *Volume) dial(ctx context.Context, addr string) (*roce.Conn, roce.RemoteMemory, error) {
-	d := roce.Dialer{ConnConfig: roce.ConnConfig{Device: v.device, PD: v.pd, KeepAlive: silence / 4, SilenceTimeout: silence}, Tries: 2}
-	c, err := d.Dial(ctx, addr)
-	if err != nil {
-		return nil, roce.RemoteMemory{}, err
-	}
-	memory, err := c.Shared(ctx)
-	if want := diskBytes(len(v.blocks)); err == nil && int(memory.Len) != want {
-		err = fmt.Errorf("store: the disk of %s has %d bytes, %d blocks are %d", addr, memory.Len, len(v.blocks), want)
-	}
-	if err != nil {
-		return nil, memory, errors.Join(err, c.Close())
-	}
-	return c, memory, nil
-}
-
 // newest finds the newest version of a block with a right checksum at some replicas, and leaves its slot in b. at says which
 // versions there are.
 func (v *Volume) newest(ctx context.Context, from []*remote, block int, b []byte) (newest uint64, at [][copies]uint64, err error) {
@@ -134,7 +112,7 @@ func (v *Volume) newest(ctx context.Context, from []*remote, block int, b []byte
 	clear(b)
 	for i, r := range from {
 		for slot := range uint8(copies) {
-			if err := r.c.Read(ctx, read, r.slot(block, slot)); err != nil {
+			if err := r.c.get(ctx, place(block, slot), read); err != nil {
 				return 0, nil, err
 			}
 			n, whole := version(read)
@@ -164,7 +142,7 @@ func (v *Volume) reconcile(ctx context.Context, all []*remote) error {
 		v.blocks[block].flushed = now // before Open returns
 		for i, r := range all {
 			if newest > 0 && at[i][now] != newest {
-				if err := r.c.Write(ctx, best, r.slot(block, now)); err != nil {
+				if err := r.c.put(ctx, place(block, now), best); err != nil {
 					return err
 				}
 			}
@@ -187,7 +165,7 @@ func (v *Volume) renew(ctx context.Context, believed, back []*remote) error {
 		now := 1 - v.blocks[block].now
 		v.blocks[block].now, v.blocks[block].flushed = now, now
 		for _, r := range slices.Concat(believed, back) {
-			if err := r.c.Write(ctx, best, r.slot(block, now)); err != nil {
+			if err := r.c.put(ctx, place(block, now), best); err != nil {
 				return err
 			}
 		}
@@ -198,7 +176,7 @@ func (v *Volume) renew(ctx context.Context, believed, back []*remote) error {
 // flush makes all of some replicas last.
 func flush(ctx context.Context, all []*remote) error {
 	for _, r := range all {
-		if err := r.flush(ctx, 0, int(r.memory.Len)); err != nil {
+		if err := r.c.flush(ctx, 0, r.c.size()); err != nil {
 			return err
 		}
 	}

@@ -4,19 +4,14 @@ import (
 	"context"
 	"encoding/binary"
 	"sync"
-
-	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/roce"
-	"github.com/goroce/goroce/roce/verbs"
 )
 
 // remote is a replica seen from the client.
 type remote struct {
 	addr   string
-	bit    uint64     // its own in the superblocks of the others
-	c      *roce.Conn // nil: it has failed
-	memory roce.RemoteMemory
-	inSync bool // it has everything, and may be read
+	bit    uint64 // its own in the superblocks of the others
+	c      wire   // nil: it has failed
+	inSync bool   // it has everything, and may be read
 
 	mu     sync.Mutex
 	missed map[int]miss // blocks that it may not have on its disk
@@ -36,10 +31,8 @@ func (r *remote) drop() {
 	}
 }
 
-// slot is where a copy of a block is in the memory of a replica.
-func (r *remote) slot(block int, copy uint8) roce.RemoteMemory {
-	return r.memory.Slice(superBytes+(block*copies+int(copy))*slotBytes, slotBytes)
-}
+// place is where a copy of a block is on the disk of a replica.
+func place(block int, copy uint8) int { return superBytes + (block*copies+int(copy))*slotBytes }
 
 // note notes a write of a block.
 func (r *remote) note(block int, m miss) {
@@ -48,26 +41,15 @@ func (r *remote) note(block int, m miss) {
 	r.missed[block] = m
 }
 
-// flush makes n bytes of a replica's disk last.
-func (r *remote) flush(ctx context.Context, from, n int) error {
-	m := r.memory.Slice(from, n)
-	p, err := r.c.Start(ctx, verbs.SendWR{Opcode: verbs.WRFlush, RemoteAddr: m.Addr, RKey: m.RKey, FlushLength: m.Len,
-		FlushType: ib.FlushPersistence | ib.FlushRange})
-	if err != nil {
-		return err
-	}
-	return p.Wait(ctx)
-}
-
 // tell writes to a replica's superblock who is missing, and the epoch, and flushes that.
 func (r *remote) tell(ctx context.Context, missing, epoch uint64) error {
 	var b [16]byte
 	binary.LittleEndian.PutUint64(b[:], missing)
 	binary.LittleEndian.PutUint64(b[8:], epoch)
-	if err := r.c.Write(ctx, b[:], r.memory.Slice(8, len(b))); err != nil {
+	if err := r.c.put(ctx, 8, b[:]); err != nil {
 		return err
 	}
-	return r.flush(ctx, 0, superBytes)
+	return r.c.flush(ctx, 0, superBytes)
 }
 
 // written returns what a replica has in memory and maybe not on its disk.

@@ -16,13 +16,52 @@ type Replica struct {
 	l    *roce.Listener
 	disk Disk
 
-	mu    sync.Mutex
-	owner *roce.Conn
-	mr    *verbs.MR // the owner's
+	mu     sync.Mutex
+	owner  *owner
+	closed bool
+}
+
+// owner is the client that has the disk.
+type owner struct {
+	end func() // when it has returned, nothing of that client can come any more
+}
+
+// take gives the disk to a client, and takes it from the one before. It returns false if the replica is closed.
+func (r *Replica) take(o *owner) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return false
+	}
+	if r.owner != nil {
+		r.owner.end()
+	}
+	r.owner = o
+	return true
+}
+
+// leave says that a client has gone.
+func (r *Replica) leave(o *owner) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.owner == o {
+		r.owner = nil
+	}
 }
 
 // Listen makes a replica. d is the device to use, nil that of the process.
 func Listen(ctx context.Context, d *verbs.Device, addr string, disk Disk) (*Replica, error) {
+	r, err := newReplica(disk)
+	if err != nil {
+		return nil, err
+	}
+	lc := roce.ListenConfig{ConnConfig: roce.ConnConfig{Device: d}}
+	r.l, err = lc.Listen(ctx, addr)
+	return r, err
+}
+
+// newReplica makes a replica that listens nowhere.
+func newReplica(disk Disk) (*Replica, error) {
 	super := disk.Bytes()[:superBytes]
 	switch binary.LittleEndian.Uint64(super) {
 	case magic:
@@ -34,11 +73,7 @@ func Listen(ctx context.Context, d *verbs.Device, addr string, disk Disk) (*Repl
 	default:
 		return nil, errors.New("store: the disk has something else on it")
 	}
-	r := &Replica{disk: disk}
-	lc := roce.ListenConfig{ConnConfig: roce.ConnConfig{Device: d}}
-	l, err := lc.Listen(ctx, addr)
-	r.l = l
-	return r, err
+	return &Replica{disk: disk}, nil
 }
 
 // Serve lends the disk until the context ends or the replica is closed.
@@ -52,20 +87,14 @@ func (r *Replica) client(ctx context.Context, c *roce.Conn) error {
 		return err
 	}
 	defer mr.Close()
-	r.mu.Lock()
-	if r.owner != nil {
-		r.mr.Close() // when this has returned, nothing of the client before can come any more
-		r.owner.Close()
+	o := &owner{end: func() {
+		mr.Close()
+		c.Close()
+	}}
+	if !r.take(o) {
+		return roce.ErrClosed
 	}
-	r.owner, r.mr = c, mr
-	r.mu.Unlock()
-	defer func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if r.owner == c {
-			r.owner, r.mr = nil, nil
-		}
-	}()
+	defer r.leave(o)
 	key, err := mr.Remote().MarshalBinary()
 	if err != nil {
 		return err
@@ -78,13 +107,16 @@ func (r *Replica) client(ctx context.Context, c *roce.Conn) error {
 
 // Close ends the replica; the disk is the caller's to close.
 func (r *Replica) Close() error {
-	err := r.l.Close()
+	var err error
+	if r.l != nil {
+		err = r.l.Close()
+	}
 	r.mu.Lock()
-	owner, mr := r.owner, r.mr
+	o := r.owner
+	r.closed = true
 	r.mu.Unlock()
-	if owner != nil {
-		mr.Close()
-		owner.Close()
+	if o != nil {
+		o.end()
 	}
 	return err
 }

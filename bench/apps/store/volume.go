@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/roce"
-	"github.com/goroce/goroce/roce/verbs"
 )
 
 var (
@@ -32,13 +31,11 @@ const (
 
 // Volume is a client of some replicas. Its methods may be called from any goroutine.
 type Volume struct {
-	device *verbs.Device
-	pd     *verbs.PD
-	slots  *verbs.MR // memory for what is under way
-	free   chan int  // of them
-	turn   atomic.Uint32
-	last   atomic.Uint64 // version
-	epoch  uint64        // of this client, the upper part of its versions
+	net   network
+	free  chan int // slots of its memory for what is under way
+	turn  atomic.Uint32
+	last  atomic.Uint64 // version
+	epoch uint64        // of this client, the upper part of its versions
 
 	flushing lock          // held by writes; a flush keeps them out, so that it flushes what is whole
 	locks    [stripes]lock // of blocks
@@ -79,7 +76,7 @@ func (v *Volume) Close() error {
 			err = errors.Join(err, r.c.Close())
 		}
 	}
-	return errors.Join(err, v.slots.Close(), v.pd.Close())
+	return errors.Join(err, v.net.close())
 }
 
 // InSync returns how many replicas have everything.
@@ -104,8 +101,7 @@ func (v *Volume) take(ctx context.Context) (slot int, err error) {
 	}
 }
 
-func (v *Volume) bytes(slot int) []byte  { return v.slots.Bytes()[slot*slotBytes:][:slotBytes] }
-func (v *Volume) sge(slot int) verbs.SGE { return v.slots.SGE(slot*slotBytes, slotBytes) }
+func (v *Volume) bytes(slot int) []byte { return v.net.staging()[slot*slotBytes:][:slotBytes] }
 
 // check refuses what is no block.
 func (v *Volume) check(block int, b []byte) error {
@@ -158,31 +154,31 @@ func (v *Volume) WriteBlock(ctx context.Context, block int, b []byte) error {
 // session is a replica with the connection that was used: it may have another one later.
 type session struct {
 	r *remote
-	c *roce.Conn
+	c wire
 }
 
 // write writes a slot to replicas side by side, and waits. It returns those that failed, and how many in sync have it.
 func (v *Volume) write(to []*remote, block, slot int, m miss) (failed []session, whole int) {
-	pending := make([]*roce.Pending, len(to))
+	under := make([]pending, len(to))
 	for i, r := range to {
 		r.note(block, m)
 		if r.c == nil {
 			continue
 		}
-		p, err := r.c.StartWrite(v.ctx, r.slot(block, m.slot), v.sge(slot))
+		p, err := r.c.write(v.ctx, place(block, m.slot), slot)
 		if err != nil {
 			failed = append(failed, session{r, r.c})
 			continue
 		}
-		pending[i] = p
+		under[i] = p
 	}
 	m.done = true
-	for i, p := range pending {
+	for i, p := range under {
 		if p == nil {
 			continue
 		}
 		if err := p.Wait(v.ctx); err != nil {
-			to[i].c.Close() // the device reads the slot no more
+			to[i].c.Close() // nobody reads the slot any more
 			failed = append(failed, session{to[i], to[i].c})
 			continue
 		}
@@ -311,7 +307,7 @@ func (v *Volume) flush(back *remote) error {
 			continue
 		}
 		written := r.written()
-		if err := r.flush(v.ctx, 0, int(r.memory.Len)); err != nil {
+		if err := r.c.flush(v.ctx, 0, r.c.size()); err != nil {
 			failed = append(failed, session{r, r.c})
 			continue
 		}
@@ -375,7 +371,7 @@ func (v *Volume) read(block, slot int) (failed session, err error) {
 		if !r.inSync {
 			continue
 		}
-		p, err := r.c.StartRead(v.ctx, r.slot(block, v.blocks[block].now), v.sge(slot))
+		p, err := r.c.read(v.ctx, place(block, v.blocks[block].now), slot)
 		if err == nil {
 			err = p.Wait(v.ctx)
 		}

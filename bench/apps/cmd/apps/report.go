@@ -121,7 +121,13 @@ func reportMain(ctx context.Context, args []string) error {
 	params := group("parameter server, step", "3", 64<<10, func(net string, bytes, calls int) ([]*child, error) {
 		return paramsStart(ctx, net, 1, 3, 0, bytes, calls)
 	})
-	rows := []reportRow{get(1), get(4), commit(1), commit(16), ring(2, 4<<10), ring(2, 64<<10), ring(2, 1<<20), ring(2, 16<<20), ring(4, 64<<10), ring(4, 1<<20), params}
+	blocks := func(what, op string, writers int) reportRow {
+		return reportRow{fmt.Sprintf("block store: %s, %d at a time", what, writers), "2", func(net string) (float64, float64, error) {
+			r, err := storeMeasure(ctx, net, 256, writers, op, *seconds)
+			return r.rate, r.cpu, err
+		}}
+	}
+	rows := []reportRow{get(1), get(4), commit(1), commit(16), blocks("4 KiB read", "read", 1), blocks("4 KiB to two replicas", "write", 1), blocks("4 KiB to two replicas", "write", 4), ring(2, 4<<10), ring(2, 64<<10), ring(2, 1<<20), ring(2, 16<<20), ring(4, 64<<10), ring(4, 1<<20), params}
 	fmt.Printf("Median of %d rounds of %g s.\n\n", *rounds, *seconds)
 	fmt.Println("| application | connections | CPUs | goroce /s | TCP /s | goroce/TCP | goroce CPU us | TCP CPU us |\n|---|---|---|---|---|---|---|---|")
 	for condition := range strings.SplitSeq(*which, ",") {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -30,6 +31,8 @@ func storeMain(ctx context.Context, args []string) error {
 	file := f.String("file", "", "of a replica: where its blocks are")
 	replicas := f.String("replicas", "", "be a client of these replicas, with commas; without it and -serve: two replicas and a client on this machine")
 	writers := f.Int("writers", 4, "goroutines of the client, each with blocks of its own: 3 of 4 operations are reads, every 16th is a flush")
+	op := f.String("op", "mix", "what the client does: mix as said there, read or write")
+	network := f.String("net", "", "of a client: roce (if not given) or tcp; without -replicas: one of them, or both in turn")
 	seconds := f.Float64("seconds", 3, "how long the client goes on")
 	kill := f.Int("kill", 0, "cut the power so many times: kill -9 replicas, the client, or all of them, and check what is there")
 	forget := f.Bool("forget", false, "of a replica: keep only what was flushed when it is killed")
@@ -43,36 +46,71 @@ func storeMain(ctx context.Context, args []string) error {
 	case *journal > 0:
 		return storeJournal(ctx, strings.Split(*replicas, ","), *blocks, *writers, *journal)
 	case *replicas != "":
-		r, err := storeLoad(ctx, strings.Split(*replicas, ","), *blocks, *writers, *seconds)
+		r, err := storeLoad(ctx, *network, strings.Split(*replicas, ","), *blocks, *writers, *op, *seconds)
 		fmt.Print(r)
 		return err
 	case *kill > 0:
 		return storeKill(ctx, *kill, min(*blocks, 64), *writers)
 	}
+	nets := []string{"roce", "tcp"}
+	if *network != "" {
+		nets = []string{*network}
+	}
+	for _, net := range nets {
+		r, err := storeMeasure(ctx, net, *blocks, *writers, *op, *seconds)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%s:\n%sCPU of all for an operation: %.1f us\n", net, r.text, r.cpu)
+	}
+	return nil
+}
+
+// storeResult is what a client of two replicas did: operations a second, the CPU time of all processes for one, in us,
+// and what the client says.
+type storeResult struct {
+	rate, cpu float64
+	text      string
+}
+
+// storeMeasure runs two replicas and a client on this machine.
+func storeMeasure(ctx context.Context, net string, blocks, writers int, op string, seconds float64) (r storeResult, err error) {
 	dir, err := os.MkdirTemp("", "store")
 	if err != nil {
-		return err
+		return r, err
 	}
 	defer os.RemoveAll(dir)
 	addrs, err := freePorts(2)
 	if err != nil {
-		return err
+		return r, err
 	}
 	var servers []*child
 	var inputs []io.Closer
 	for i, addr := range addrs {
-		c, in, out, err := startPiped(ctx, "store", "-serve", addr, "-file", filepath.Join(dir, fmt.Sprint(i)), "-blocks", fmt.Sprint(*blocks))
+		c, in, out, err := startPiped(ctx, "store", "-serve", addr, "-file", filepath.Join(dir, fmt.Sprint(i)), "-blocks", fmt.Sprint(blocks))
 		if err != nil {
-			return err
+			return r, err
 		}
 		servers, inputs = append(servers, c), append(inputs, in)
 		if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
 			_, e := c.wait()
-			return errors.Join(fmt.Errorf("a replica says %q", line), err, e)
+			return r, errors.Join(fmt.Errorf("a replica says %q", line), err, e)
 		}
 	}
-	result, err := storeLoad(ctx, addrs, *blocks, *writers, *seconds)
-	fmt.Print(result)
+	used := func() (all time.Duration) {
+		for _, s := range servers {
+			all += cpuOfProcess(s.cmd.Process.Pid)
+		}
+		return all
+	}
+	before := used()
+	client, err := start(ctx, "store", "-replicas", strings.Join(addrs, ","), "-net", net, "-blocks", fmt.Sprint(blocks), "-writers", fmt.Sprint(writers),
+		"-op", op, "-seconds", fmt.Sprint(seconds))
+	if err != nil {
+		return r, err
+	}
+	r.text, err = client.wait()
+	cpu := used() - before + client.cmd.ProcessState.UserTime() + client.cmd.ProcessState.SystemTime()
 	for _, in := range inputs {
 		in.Close()
 	}
@@ -80,7 +118,20 @@ func storeMain(ctx context.Context, args []string) error {
 		_, e := s.wait()
 		err = errors.Join(err, e)
 	}
-	return err
+	if err != nil {
+		return r, err
+	}
+	for line := range strings.Lines(r.text) {
+		var rate float64
+		if _, err := fmt.Sscanf(line[strings.Index(line, ":")+1:], "%f/s", &rate); err != nil {
+			return r, fmt.Errorf("a client says %q: %w", line, err)
+		}
+		r.rate += rate
+	}
+	if r.rate > 0 {
+		r.cpu = float64(cpu.Microseconds()) / (r.rate * seconds)
+	}
+	return r, nil
 }
 
 func storeReplica(ctx context.Context, addr, file string, blocks int, forget bool) error {
@@ -105,26 +156,43 @@ func storeReplica(ctx context.Context, addr, file string, blocks int, forget boo
 	if err != nil {
 		return err
 	}
-	done := make(chan error, 1)
-	go func() { done <- r.Serve(ctx) }()
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return errors.Join(err, r.Close())
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() { r.Serve(ctx) })
+	serving.Go(func() { r.ServeTCP(l) })
 	fmt.Println("ready")
 	bufio.NewReader(os.Stdin).ReadString('\n')
-	err = r.Close()
-	<-done
+	err = errors.Join(l.Close(), r.Close())
+	serving.Wait()
 	return errors.Join(err, disk.Close())
 }
 
-// storeLoad reads and writes blocks and checks what it reads, for some time.
-func storeLoad(ctx context.Context, addrs []string, blocks, writers int, seconds float64) (string, error) {
+// storeOpen opens a volume over RoCE or TCP.
+func storeOpen(ctx context.Context, net string, addrs []string, blocks int) (*store.Volume, error) {
+	switch net {
+	case "tcp":
+		return store.OpenTCP(ctx, addrs, blocks)
+	case "", "roce":
+	default:
+		return nil, fmt.Errorf("no network %q: roce or tcp", net)
+	}
 	at, err := netip.ParseAddrPort(addrs[0])
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	d, err := roce.DefaultDeviceFor(netip.Addr{}, at.Addr())
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	v, err := store.Open(ctx, d, addrs, blocks)
+	return store.Open(ctx, d, addrs, blocks)
+}
+
+// storeLoad reads and writes blocks and checks what it reads, for some time.
+func storeLoad(ctx context.Context, net string, addrs []string, blocks, writers int, op string, seconds float64) (string, error) {
+	v, err := storeOpen(ctx, net, addrs, blocks)
 	if err != nil {
 		return "", err
 	}
@@ -156,9 +224,9 @@ func storeLoad(ctx context.Context, addrs []string, blocks, writers int, seconds
 					var err error
 					last, known := model[block]
 					switch {
-					case n%16 == 0:
+					case op == "mix" && n%16 == 0:
 						what, err = "flush", v.Flush(context.Background())
-					case n%4 == 0 || !known:
+					case op == "write" || op == "mix" && n%4 == 0 || !known:
 						fill(b, block, n)
 						what, err = "write", v.WriteBlock(context.Background(), block, b)
 						model[block] = n
