@@ -11,12 +11,14 @@ import (
 //
 // A delay ends with the next thing sent. If the shard's goroutine receives, it ends when that
 // goroutine runs again after those it has woken. Otherwise it ends at the next poll, or when that
-// goroutine takes over (keeper), since the application has gone to do something else. The more
-// delays in succession bring no reply, the fewer are tried.
+// goroutine takes over (keeper), since the application has gone to do something else. A program in
+// another language may poll other queues before it replies, as UCX does, so its polls end only what
+// has waited for attentionGapNs. The more delays in succession bring no reply, the fewer are tried.
 type delayedAck struct {
-	on    atomic.Bool // written with the lock held
-	trial             // of a delay
-	count uint64      // delays so far
+	on    atomic.Bool  // written with the lock held
+	since atomic.Int64 // on the clock of the link
+	trial              // of a delay
+	count uint64       // delays so far
 }
 
 // begin starts a delay, if only acknowledgements are to be sent.
@@ -58,6 +60,13 @@ func (s *Shard) releaseAck(now int64) bool {
 	}
 	s.Flush(now)
 	return true
+}
+
+// endPolledAckDelay is endAckDelay for a poll.
+func (s *Shard) endPolledAckDelay() {
+	if s.ack.delayed() && (!s.foreign.Load() || s.link.Now()-s.ack.since.Load() >= attentionGapNs) {
+		s.endAckDelay()
+	}
 }
 
 // endAckDelay is releaseAck for callers without the lock.

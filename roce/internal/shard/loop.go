@@ -72,6 +72,7 @@ func (s *Shard) progress(expectReply func() bool) (bool, error) {
 			s.mu.Unlock()
 			continue
 		case awaitReply:
+			s.ack.since.Store(now)
 			s.noteTimers()
 		default:
 			s.Flush(now)
@@ -199,7 +200,7 @@ func (s *Shard) Poll(expectReply func() bool) {
 		return
 	}
 	s.keeper.polls.Add(1)
-	s.endAckDelay()
+	s.endPolledAckDelay()
 	if !s.rxMu.TryLock() {
 		return
 	}

@@ -186,6 +186,22 @@ func TestProgressSends(t *testing.T) {
 	}
 }
 
+// A program in another language may poll other queues before it replies.
+func TestPollsEndAckDelay(t *testing.T) {
+	for _, foreign := range []bool{false, true} {
+		v, s := newStill(t)
+		s.foreign.Store(foreign)
+		require.True(t, s.ack.begin(true))
+		s.ack.since.Store(v.now)
+		v.now += attentionGapNs - 1
+		s.Poll(Never)
+		require.Equal(t, foreign, s.ack.delayed())
+		v.now++
+		s.Poll(Never)
+		require.False(t, s.ack.delayed())
+	}
+}
+
 // The sender sends what nobody else would.
 func TestSendHeld(t *testing.T) {
 	for name, c := range map[string]struct{ background, blocked, shut, sends bool }{
