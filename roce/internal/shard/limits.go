@@ -57,9 +57,10 @@ const (
 	missedProofNs  = 5_000_000
 	starvedProofNs = 200_000_000
 	// usageNs, in ns, is how often a polling thread measures its share of a CPU, by a system call
-	// of 0.5 us. starvedNs is how long the thread counts as starved after that share was too small:
+	// of 0.5 us. In a fifth of that two programs that spin may have had one CPU, until the kernel
+	// moves one. starvedNs is how long the thread counts as starved after that share was too small:
 	// it gets a turn of some milliseconds in each time in which others get theirs.
-	usageNs   = 10_000_000
+	usageNs   = 50_000_000
 	starvedNs = 1_000_000_000
 	// standbyNs, in ns, bounds the wait of a packet that a program leaves although it seemed to
 	// poll, and of a message posted behind others; a sleep of the kernel adds 50 us. One look takes
