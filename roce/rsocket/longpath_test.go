@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/goroce/goroce/roce/verbs"
@@ -147,6 +148,7 @@ func (p longPath) writes(t *testing.T) (mbps float64) {
 // A stream has the rate of WRITEs where a round trip takes long, although the reader is faster than
 // the link: then no data waits to be read when the peer waits for room.
 func TestLongPath(t *testing.T) {
+	seeds.Long(t)
 	for _, p := range []longPath{
 		{mbps: 200, queue: 300, trip: 10 * time.Millisecond, span: 600 * time.Millisecond},
 		{mbps: 100, queue: 400, trip: 40 * time.Millisecond, span: 2 * time.Second},
