@@ -68,12 +68,15 @@ func spinMain(context.Context, []string) error {
 	}
 }
 
-// reportRow is an application with so many connections: what it does a second, and the CPU time of all its processes for
-// one, in microseconds.
+// reportRow is an application with so many connections.
 type reportRow struct {
 	name, connections string
-	measure           func(net string) (rate, cpu float64, err error)
+	measure           func(net string) (reportCell, error)
 }
+
+// reportCell is what an application does a second, how long half of these take at most, and the CPU time of all its processes for
+// one; times are in microseconds.
+type reportCell struct{ rate, p50, cpu float64 }
 
 func reportMain(ctx context.Context, args []string) error {
 	f := flag.NewFlagSet("report", flag.ContinueOnError)
@@ -85,32 +88,32 @@ func reportMain(ctx context.Context, args []string) error {
 		return err
 	}
 	get := func(clients int) reportRow {
-		return reportRow{"cache: GET of 64 bytes", fmt.Sprint(clients), func(net string) (float64, float64, error) {
+		return reportRow{"cache: GET of 64 bytes", fmt.Sprint(clients), func(net string) (reportCell, error) {
 			r, err := cacheMeasure(ctx, map[string]string{"roce": "read", "tcp": "tcp"}[net], clients, 1000, 64, *seconds)
-			return r.Rate, r.All, err
+			return reportCell{r.Rate, r.P50, r.All}, err
 		}}
 	}
 	commit := func(clients int) reportRow {
-		return reportRow{fmt.Sprintf("raft: commit, %d clients", clients), "2 of the leader", func(net string) (float64, float64, error) {
+		return reportRow{fmt.Sprintf("raft: commit, %d clients", clients), "2 of the leader", func(net string) (reportCell, error) {
 			r, err := raftMeasure(ctx, net, 3, clients, 128, *seconds)
-			return r.Rate, r.CPU, err
+			return reportCell{r.Rate, r.P50, r.CPU}, err
 		}}
 	}
 	group := func(name, connections string, bytes int, start starter) reportRow {
 		calls := map[string]int{}
-		return reportRow{fmt.Sprintf("%s of %d KiB", name, bytes>>10), connections, func(net string) (float64, float64, error) {
+		return reportRow{fmt.Sprintf("%s of %d KiB", name, bytes>>10), connections, func(net string) (cell reportCell, err error) {
 			if calls[net] == 0 {
 				warm := groupCell{calls: 20}
 				if err := warm.measure(net, bytes, start); err != nil {
-					return 0, 0, err
+					return cell, err
 				}
 				calls[net] = max(20, int(*seconds*1e6/warm.p50[0]))
 			}
 			c := groupCell{calls: calls[net]}
 			if err := c.measure(net, bytes, start); err != nil {
-				return 0, 0, err
+				return cell, err
 			}
-			return 1e6 / c.p50[0], c.cpu[0], nil
+			return reportCell{1e6 / c.p50[0], c.p50[0], c.cpu[0]}, nil
 		}}
 	}
 	ring := func(members, bytes int) reportRow {
@@ -122,14 +125,14 @@ func reportMain(ctx context.Context, args []string) error {
 		return paramsStart(ctx, net, 1, 3, 0, bytes, calls)
 	})
 	blocks := func(what, op string, writers int) reportRow {
-		return reportRow{fmt.Sprintf("block store: %s, %d at a time", what, writers), "2", func(net string) (float64, float64, error) {
+		return reportRow{fmt.Sprintf("block store: %s, %d at a time", what, writers), "2", func(net string) (reportCell, error) {
 			r, err := storeMeasure(ctx, net, 256, writers, op, *seconds)
-			return r.rate, r.cpu, err
+			return r.reportCell, err
 		}}
 	}
 	rows := []reportRow{get(1), get(4), commit(1), commit(16), blocks("4 KiB read", "read", 1), blocks("4 KiB to two replicas", "write", 1), blocks("4 KiB to two replicas", "write", 4), ring(2, 4<<10), ring(2, 64<<10), ring(2, 1<<20), ring(2, 16<<20), ring(4, 64<<10), ring(4, 1<<20), params}
 	fmt.Printf("Median of %d rounds of %g s.\n\n", *rounds, *seconds)
-	fmt.Println("| application | connections | CPUs | goroce /s | TCP /s | goroce/TCP | goroce CPU us | TCP CPU us |\n|---|---|---|---|---|---|---|---|")
+	fmt.Println("| application | connections | CPUs | goroce /s | TCP /s | goroce/TCP | goroce p50 us | TCP p50 us | goroce CPU us | TCP CPU us |\n|---|---|---|---|---|---|---|---|---|---|")
 	for condition := range strings.SplitSeq(*which, ",") {
 		end, err := impose(ctx, condition)
 		if err != nil {
@@ -139,19 +142,20 @@ func reportMain(ctx context.Context, args []string) error {
 			if !strings.Contains(row.name, *only) {
 				continue
 			}
-			rate, cpu := map[string][]float64{}, map[string][]float64{}
+			rates, p50s, cpus := map[string][]float64{}, map[string][]float64{}, map[string][]float64{}
 			for range *rounds {
 				for _, net := range []string{"roce", "tcp"} {
-					r, c, err := row.measure(net)
+					c, err := row.measure(net)
 					if err != nil {
 						end()
 						return fmt.Errorf("%s over %s: %w", row.name, net, err)
 					}
-					rate[net], cpu[net] = append(rate[net], r), append(cpu[net], c)
+					rates[net], p50s[net], cpus[net] = append(rates[net], c.rate), append(p50s[net], c.p50), append(cpus[net], c.cpu)
 				}
 			}
-			r, t := median(rate["roce"]), median(rate["tcp"])
-			fmt.Printf("| %s | %s | %s | %.0f | %.0f | %.2f | %.0f | %.0f |\n", row.name, row.connections, condition, r, t, r/t, median(cpu["roce"]), median(cpu["tcp"]))
+			r, t := median(rates["roce"]), median(rates["tcp"])
+			fmt.Printf("| %s | %s | %s | %.0f | %.0f | %.2f | %.0f | %.0f | %.0f | %.0f |\n", row.name, row.connections, condition, r, t, r/t,
+				median(p50s["roce"]), median(p50s["tcp"]), median(cpus["roce"]), median(cpus["tcp"]))
 		}
 		end()
 	}

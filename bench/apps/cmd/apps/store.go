@@ -66,11 +66,10 @@ func storeMain(ctx context.Context, args []string) error {
 	return nil
 }
 
-// storeResult is what a client of two replicas did: operations a second, the CPU time of all processes for one, in us,
-// and what the client says.
+// storeResult is what a client of two replicas did, of all operations if it did several, and what it says.
 type storeResult struct {
-	rate, cpu float64
-	text      string
+	reportCell
+	text string
 }
 
 // storeMeasure runs two replicas and a client on this machine.
@@ -121,16 +120,22 @@ func storeMeasure(ctx context.Context, net string, blocks, writers int, op strin
 	if err != nil {
 		return r, err
 	}
+	all := 0.
 	for line := range strings.Lines(r.text) {
-		var rate float64
-		if _, err := fmt.Sscanf(line[strings.Index(line, ":")+1:], "%f/s", &rate); err != nil {
+		what, said, _ := strings.Cut(line, ": ")
+		var rate, p50 float64
+		if _, err := fmt.Sscanf(said, storeSays, &rate, &p50); err != nil {
 			return r, fmt.Errorf("a client says %q: %w", line, err)
 		}
-		r.rate += rate
+		all += rate
+		if op == what {
+			r.rate, r.p50 = rate, p50
+		}
 	}
-	if r.rate > 0 {
-		r.cpu = float64(cpu.Microseconds()) / (r.rate * seconds)
+	if op == "mix" {
+		r.rate = all
 	}
+	r.cpu = float64(cpu.Microseconds()) / (all * seconds)
 	return r, nil
 }
 
@@ -169,6 +174,9 @@ func storeReplica(ctx context.Context, addr, file string, blocks int, forget boo
 	serving.Wait()
 	return errors.Join(err, disk.Close())
 }
+
+// storeSays is how a client says how often it did something a second, and how long half of these took at most, in us.
+const storeSays = "%f/s, p50 %f us"
 
 // storeOpen opens a volume over RoCE or TCP.
 func storeOpen(ctx context.Context, net string, addrs []string, blocks int) (*store.Volume, error) {
@@ -266,7 +274,8 @@ func storeLoad(ctx context.Context, net string, addrs []string, blocks, writers 
 			continue
 		}
 		slices.Sort(d)
-		fmt.Fprintf(&b, "%s: %.0f/s, p50 %v, p99 %v\n", what, float64(len(d))/all, d[len(d)/2].Round(time.Microsecond), d[len(d)*99/100].Round(time.Microsecond))
+		us := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+		fmt.Fprintf(&b, "%s: %.0f/s, p50 %.1f us, p99 %.0f us\n", what, float64(len(d))/all, us(d[len(d)/2]), us(d[len(d)*99/100]))
 	}
 	return b.String(), failed
 }
