@@ -49,10 +49,10 @@ const (
 	eagerPolls = 4096
 	// attentionGapNs, in ns, bounds the pause between calls of a program that polls all the time;
 	// posting takes less. It also bounds how long an acknowledgement waits while such a program
-	// polls: UCX, which polls two queues, replies after 10 us. standbyNs and missedProofNs bound how
-	// long the program must poll before it is left the work: a packet that it misses is found 0.1
-	// ms late, so one in each 5 ms costs 2 %. starvedProofNs is the bound for a program that has no
-	// CPU: a goroutine that sleeps runs soon after a packet comes.
+	// polls: UCX, which polls two queues, replies after 10 us. standbyNs and missedProofNs bound
+	// how long the program must poll before it is left the work: a packet that it misses is found
+	// 0.1 ms late, so one in each 5 ms costs 2 %. starvedProofNs is the bound for a program that
+	// has no CPU: a goroutine that sleeps runs soon after a packet comes.
 	attentionGapNs = 20_000
 	missedProofNs  = 5_000_000
 	starvedProofNs = 200_000_000
