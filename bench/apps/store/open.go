@@ -77,11 +77,13 @@ func openOn(ctx context.Context, n network, addrs []string, blocks int) (*Volume
 				return err
 			}
 		}
-		equal := func() error { return v.reconcile(ctx, believed) }
-		if old != 0 {
-			equal = func() error { return v.renew(ctx, believed, back) }
+		var err error
+		if old == 0 {
+			err = v.reconcile(ctx, believed)
+		} else {
+			err = v.renew(ctx, believed, back)
 		}
-		if err := equal(); err != nil {
+		if err != nil {
 			return err
 		}
 		return v.admit(ctx, back)

@@ -47,7 +47,7 @@ func (n *tcpNetwork) dial(ctx context.Context, addr string) (wire, error) {
 	if _, err := io.ReadFull(c, size[:]); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	w := &tcpWire{c: c, r: bufio.NewReader(c), disk: int(binary.BigEndian.Uint64(size[:])), slots: n.slots,
+	w := &tcpWire{c: c, r: bufio.NewReaderSize(c, 64<<10), disk: int(binary.BigEndian.Uint64(size[:])), slots: n.slots,
 		asked: make(chan *tcpAnswer, 2*staging), closing: make(chan struct{}), ended: make(chan struct{})}
 	go w.listen()
 	return w, nil
