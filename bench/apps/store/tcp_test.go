@@ -1,7 +1,9 @@
 package store
 
 import (
+	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"slices"
@@ -183,5 +185,37 @@ func TestTCPBadRequests(t *testing.T) {
 	servers[0].stop()
 	if !slices.Equal(before, servers[0].disk.memory) {
 		t.Error("the disk has changed")
+	}
+}
+
+// A replica that says nothing is waited for until the caller has had enough, also in the middle of an operation.
+func TestTCPSilence(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	gone := make(chan error, 1)
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			gone <- err
+			return
+		}
+		defer c.Close()
+		c.Write(binary.BigEndian.AppendUint64(nil, uint64(diskBytes(blocks))))
+		_, err = io.ReadFull(c, make([]byte, tcpHead))
+		cancel()
+		if _, e := c.Read(make([]byte, 1)); e == nil {
+			err = errors.New("the client goes on")
+		}
+		gone <- err
+	}()
+	if _, err := OpenTCP(ctx, []string{l.Addr().String()}, blocks); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if err := <-gone; err != nil {
+		t.Error(err)
 	}
 }
