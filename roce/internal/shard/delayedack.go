@@ -21,13 +21,16 @@ type delayedAck struct {
 	count uint64       // delays so far
 }
 
-// begin starts a delay, if only acknowledgements are to be sent.
-func (a *delayedAck) begin(onlyAcks bool) bool {
+// begin starts a delay, if only acknowledgements are to be sent. Packets that come during one do not
+// prolong it.
+func (a *delayedAck) begin(now int64, onlyAcks bool) bool {
 	if !onlyAcks || !a.due() {
 		return false
 	}
 	a.count++
-	a.on.Store(true)
+	if !a.on.Swap(true) {
+		a.since.Store(now)
+	}
 	return true
 }
 

@@ -61,9 +61,8 @@ func (s *Shard) progress(expectReply func() bool) (bool, error) {
 		}
 		s.handOut()
 		s.judgeLease(n)
-		delayed := s.ack.delayed()
 		todo := s.ack.afterReceive(received{
-			background: s.Background(), packets: n, gathered: gathered, timer: timer,
+			now: now, background: s.Background(), packets: n, gathered: gathered, timer: timer,
 			lookOnce: s.horizon.set && !looked, onlyAcks: s.eng.OnlyAcks(), woke: s.woke,
 			expectReply: expectReply,
 		})
@@ -73,9 +72,6 @@ func (s *Shard) progress(expectReply func() bool) (bool, error) {
 			s.mu.Unlock()
 			continue
 		case awaitReply:
-			if !delayed { // packets that come meanwhile do not prolong it
-				s.ack.since.Store(now)
-			}
 			s.noteTimers()
 		default:
 			s.Flush(now)

@@ -28,6 +28,7 @@ const (
 
 // received is what is known then.
 type received struct {
+	now        int64
 	background bool // the goroutine of the shard is at work, and comes back soon
 	packets    int  // in the last batch
 	gathered   int  // in all batches since something was sent
@@ -47,7 +48,7 @@ func (a *delayedAck) afterReceive(r received) next {
 		return receiveMore // then the timers can run
 	case r.background && r.packets > 0 && r.gathered < gather && !r.timer && !r.woke && r.onlyAcks:
 		return receiveMore
-	case !r.timer && r.expectReply() && a.begin(r.onlyAcks):
+	case !r.timer && r.expectReply() && a.begin(r.now, r.onlyAcks):
 		return awaitReply
 	}
 	return sendNow

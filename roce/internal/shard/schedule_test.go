@@ -134,7 +134,7 @@ func TestDelayedAckPenalty(t *testing.T) {
 	var a delayedAck
 	for range 20 {
 		a.skip = 0
-		require.True(t, a.begin(true))
+		require.True(t, a.begin(0, true))
 		require.True(t, a.inVain())
 	}
 	require.EqualValues(t, maxSkip, a.skip)

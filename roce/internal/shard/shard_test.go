@@ -191,8 +191,7 @@ func TestPollsEndAckDelay(t *testing.T) {
 	for _, foreign := range []bool{false, true} {
 		v, s := newStill(t)
 		s.foreign.Store(foreign)
-		require.True(t, s.ack.begin(true))
-		s.ack.since.Store(v.now)
+		require.True(t, s.ack.begin(v.now, true))
 		v.now += attentionGapNs - 1
 		s.Poll(Never)
 		require.Equal(t, foreign, s.ack.delayed())
@@ -308,7 +307,18 @@ func TestNoDelay(t *testing.T) {
 	var a delayedAck
 	require.False(t, a.inVain())
 	require.Zero(t, a.penalty)
-	require.True(t, a.begin(true))
+	require.True(t, a.begin(0, true))
 	require.True(t, a.inVain())
 	require.NotZero(t, a.penalty)
+}
+
+// What comes during a delay does not prolong it.
+func TestDelayNotProlonged(t *testing.T) {
+	var a delayedAck
+	require.True(t, a.begin(5, true))
+	require.True(t, a.begin(6, true))
+	require.EqualValues(t, 5, a.since.Load())
+	a.answered()
+	require.True(t, a.begin(7, true))
+	require.EqualValues(t, 7, a.since.Load())
 }
