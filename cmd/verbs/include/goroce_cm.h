@@ -15,7 +15,7 @@
 #include "goroce_core.h"
 
 /* Counts the changes of this file: both halves have to be of one build. */
-#define GOROCE_CM_VERSION 6
+#define GOROCE_CM_VERSION 7
 
 /* What one side says about a connection, and where it has come to. */
 struct goroce_cm_param {
@@ -75,6 +75,8 @@ struct goroce_cm {
 	int (*destroy_id)(goroce_handle id);
 	/* write_event adds an event of the program's own to the channel of an ID. */
 	int (*write_event)(goroce_handle id, uint32_t type, int32_t status, uint64_t arg);
+	/* hold has DISCONNECTED come again in some ms; EAGAIN if it has done so for long enough. */
+	int (*hold)(goroce_handle id);
 	int (*migrate_id)(goroce_handle id, goroce_handle channel);
 	int (*query_id)(goroce_handle id, struct goroce_cm_route *r);
 	int (*set_option)(goroce_handle id, int level, int name, const void *value, size_t len);

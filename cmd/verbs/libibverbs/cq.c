@@ -146,6 +146,20 @@ void shim_cq_forget(struct shim_cq *q, uint32_t qpn, bool keep_sent)
 	shim_cq_unlock(q);
 }
 
+bool shim_cq_received(struct shim_cq *q, uint32_t qpn)
+{
+	bool found = false;
+	shim_cq_lock(q);
+	const struct goroce_ring *r = q->ring;
+	uint64_t tail = __atomic_load_n(&r->tail, __ATOMIC_ACQUIRE);
+	for (uint64_t i = r->head; i != tail && !found; i++) {
+		const struct ibv_wc *wc = &r->slots[i & r->mask].wc;
+		found = wc->qp_num == qpn && wc->status == IBV_WC_SUCCESS && wc->opcode & IBV_WC_RECV;
+	}
+	shim_cq_unlock(q);
+	return found;
+}
+
 EXPORT int ibv_destroy_cq(struct ibv_cq *cq)
 {
 	struct shim_cq *q = to_cq(cq);

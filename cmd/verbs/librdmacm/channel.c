@@ -306,6 +306,9 @@ static bool process(struct cm_event *e, const struct goroce_cm_event *g)
 	case RDMA_CM_EVENT_DISCONNECTED:
 		if (x->connect_failed)
 			return false;
+		// libfabric ends the queue pair now, and looks for what came before afterwards.
+		if (!x->sync && x->id.qp && goroce_qp_unpolled(x->id.qp) && !CM(hold, x->handle))
+			return false; // it comes again
 		break;
 	case RDMA_CM_EVENT_MULTICAST_JOIN:
 		err = joined(e);

@@ -1,0 +1,109 @@
+/* The last message of a peer, and that the connection has ended: a program that looks for messages and then for events gets both. */
+#include "check.h"
+#include <rdma/rdma_cma.h>
+#include <rdma/rdma_verbs.h>
+
+static struct rdma_event_channel *sch, *cch;
+static struct rdma_cm_id *lid, *server, *client;
+static char said[8] = "bye", heard[8];
+static struct ibv_mr *said_mr, *heard_mr;
+
+static struct rdma_cm_id *expect(struct rdma_event_channel *ch, enum rdma_cm_event_type want)
+{
+	struct rdma_cm_event *e;
+	OK(rdma_get_cm_event(ch, &e));
+	struct rdma_cm_id *id = e->id;
+	if (e->event != want || e->status) {
+		fprintf(stderr, "%s (%d), not %s\n", rdma_event_str(e->event), e->status, rdma_event_str(want));
+		exit(1);
+	}
+	OK(rdma_ack_cm_event(e));
+	return id;
+}
+
+static struct ibv_mr *ready(struct rdma_cm_id *id, char *memory)
+{
+	struct ibv_qp_init_attr a = {.cap = {4, 4, 1, 1, 0}, .qp_type = IBV_QPT_RC, .sq_sig_all = 1};
+	OK(rdma_create_qp(id, NULL, &a));
+	struct ibv_mr *mr = rdma_reg_msgs(id, memory, 8);
+	CHECK(mr);
+	return mr;
+}
+
+/* It returns when the server's channel has the end, and its completion queue the message before it. */
+static void hang_up(void)
+{
+	struct sockaddr_in from = addr("127.0.0.2", 0), to = addr("127.0.0.1", ntohs(rdma_get_src_port(lid)));
+	struct rdma_conn_param p = {.retry_count = 7, .rnr_retry_count = 7};
+	OK(rdma_create_id(cch, &client, NULL, RDMA_PS_TCP));
+	OK(rdma_resolve_addr(client, SA(from), SA(to), 1000));
+	expect(cch, RDMA_CM_EVENT_ADDR_RESOLVED);
+	OK(rdma_resolve_route(client, 1000));
+	expect(cch, RDMA_CM_EVENT_ROUTE_RESOLVED);
+	said_mr = ready(client, said);
+	OK(rdma_connect(client, &p));
+	server = expect(sch, RDMA_CM_EVENT_CONNECT_REQUEST);
+	heard_mr = ready(server, heard);
+	OK(rdma_post_recv(server, NULL, heard, sizeof heard, heard_mr));
+	OK(rdma_accept(server, &p));
+	expect(cch, RDMA_CM_EVENT_ESTABLISHED);
+	expect(sch, RDMA_CM_EVENT_ESTABLISHED);
+	struct ibv_wc wc;
+	OK(rdma_post_send(client, NULL, said, sizeof said, said_mr, 0));
+	CHECK(rdma_get_send_comp(client, &wc) == 1 && wc.status == IBV_WC_SUCCESS);
+	OK(rdma_disconnect(client));
+	expect(cch, RDMA_CM_EVENT_DISCONNECTED);
+	struct pollfd f = {.fd = sch->fd, .events = POLLIN};
+	CHECK(poll(&f, 1, -1) == 1);
+}
+
+static void blocking(int yes) { OK(fcntl(sch->fd, F_SETFL, yes ? 0 : O_NONBLOCK)); }
+
+static void hear(void)
+{
+	struct ibv_wc wc;
+	CHECK(ibv_poll_cq(server->recv_cq, 1, &wc) == 1 && wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV);
+}
+
+static void over(void)
+{
+	OK(ibv_dereg_mr(said_mr));
+	OK(ibv_dereg_mr(heard_mr));
+	rdma_destroy_qp(client);
+	rdma_destroy_qp(server);
+	OK(rdma_destroy_id(client));
+	OK(rdma_destroy_id(server));
+}
+
+int main(void)
+{
+	struct sockaddr_in any = addr("127.0.0.1", 0);
+	struct rdma_cm_event *e;
+	CHECK((sch = rdma_create_event_channel()) && (cch = rdma_create_event_channel()));
+	OK(rdma_create_id(sch, &lid, NULL, RDMA_PS_TCP));
+	OK(rdma_bind_addr(lid, SA(any)));
+	OK(rdma_listen(lid, 4));
+
+	hang_up();
+	blocking(0);
+	FAILS(rdma_get_cm_event(sch, &e), EAGAIN); /* first the message */
+	hear();
+	blocking(1);
+	expect(sch, RDMA_CM_EVENT_DISCONNECTED);
+	over();
+
+	hang_up();
+	expect(sch, RDMA_CM_EVENT_DISCONNECTED); /* the program need not poll */
+	hear();
+	over();
+
+	hang_up();
+	blocking(0);
+	FAILS(rdma_get_cm_event(sch, &e), EAGAIN);
+	over(); /* with it goes the event */
+
+	OK(rdma_destroy_id(lid));
+	rdma_destroy_event_channel(sch);
+	rdma_destroy_event_channel(cch);
+	return 0;
+}
