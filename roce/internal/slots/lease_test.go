@@ -34,7 +34,7 @@ func TestKill(t *testing.T) {
 		send(t, a, b)
 		send(t, a, packet(ib.Slot{Index: 0, Bits: Bits}.QPN(77)))
 		send(t, a, packet(ib.Slot{Index: 2, Bits: Bits}.QPN(77)))
-		require.Equal(t, [][]byte{b}, received(t, l.Socket(0)))
+		require.Equal(t, [][]byte{b}, arrived(t, l.Socket(0)))
 	}
 	mine()
 	first.kill()
@@ -119,6 +119,7 @@ func TestUnleasedDrops(t *testing.T) {
 // A device with several addresses has the same slot at all of them, and devices that
 // share only some of them get along, in any order and at once.
 func TestSeveralAddresses(t *testing.T) {
+	needsFilesFor(t, 50) // devices at one address
 	a, b, c := address(), address(), address()
 	ab := lease(t, a, b)
 	require.Equal(t, 0, ab.slot)
@@ -174,11 +175,7 @@ func TestWaitsForRest(t *testing.T) {
 
 // The number of slots is a limit, with an error that says so.
 func TestFull(t *testing.T) {
-	var limit unix.Rlimit
-	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
-	if limit.Cur < (Count+2)*numFDs {
-		t.Skipf("takes %d descriptors, and %d are permitted", (Count+2)*numFDs, limit.Cur)
-	}
+	needsFilesFor(t, Count)
 	a := address()
 	for k := range Count {
 		require.Equal(t, k, lease(t, a).slot)
@@ -323,7 +320,7 @@ func TestIPv6(t *testing.T) {
 		require.NoError(t, x.Hear(0))
 		b := packet(x.Slot().QPN(9))
 		send(t, a, b)
-		require.Equal(t, [][]byte{b}, received(t, x.Socket(0)))
+		require.Equal(t, [][]byte{b}, arrived(t, x.Socket(0)))
 	}
 }
 
@@ -360,7 +357,7 @@ func TestRequestsWithoutServer(t *testing.T) {
 	first.Close()
 	require.True(t, second.Refuses(0))
 	send(t, a, req)
-	require.Len(t, received(t, socket), 1, "the second serves")
+	require.Len(t, arrived(t, socket), 1, "the second serves")
 	send(t, a, req)
 	second.Close()
 	send(t, a, req)
@@ -368,12 +365,13 @@ func TestRequestsWithoutServer(t *testing.T) {
 	third := lease(t, a)
 	require.NoError(t, third.HearRequests(0))
 	send(t, a, req)
-	require.Len(t, received(t, socket), 1)
+	require.Len(t, arrived(t, socket), 1)
 }
 
 // What a device has in addition comes from the second half, at once or not at all, and leaves the
 // first half to devices that have none.
 func TestSpare(t *testing.T) {
+	needsFilesFor(t, Count-FirstSpare)
 	a := []Address{address()}
 	for k := FirstSpare; k < Count; k++ {
 		l, err := OpenSpare(a)

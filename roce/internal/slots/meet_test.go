@@ -52,7 +52,7 @@ func TestBesideOneThatStandsStill(t *testing.T) {
 		b := packet(l.Slot().QPN(77))
 		send(t, a, packet(ib.Slot{Index: 0, Bits: Bits}.QPN(77)))
 		send(t, a, b)
-		require.Equal(t, [][]byte{b}, received(t, l.Socket(0)))
+		require.Equal(t, [][]byte{b}, arrived(t, l.Socket(0)))
 	}
 	mine()
 	second := start(t, a, 0)

@@ -193,7 +193,19 @@ func send(t testing.TB, a Address, b []byte) {
 	require.NoError(t, unix.Sendto(fd, b, 0, a.sockaddr()))
 }
 
-// received returns what a socket holds. Loopback delivers before the call that sends returns.
+// arrived waits for a packet, and returns what the socket holds. Loopback delivers before the call
+// that sends returns, unless the kernel is busy.
+func arrived(t testing.TB, fd int) [][]byte {
+	t.Helper()
+	for p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}; ; {
+		if _, err := unix.Poll(p, -1); err != unix.EINTR {
+			require.NoError(t, err)
+			return received(t, fd)
+		}
+	}
+}
+
+// received returns what a socket holds.
 func received(t testing.TB, fd int) (all [][]byte) {
 	t.Helper()
 	for {
@@ -204,6 +216,16 @@ func received(t testing.TB, fd int) (all [][]byte) {
 		}
 		require.NoError(t, err)
 		all = append(all, b[:n])
+	}
+}
+
+// needsFilesFor skips a test that opens devices where the process may not have as many descriptors.
+func needsFilesFor(t testing.TB, devices int) {
+	t.Helper()
+	var limit unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	if need := uint64(devices+2) * numFDs; limit.Cur < need {
+		t.Skipf("takes %d descriptors, and %d are permitted", need, limit.Cur)
 	}
 }
 

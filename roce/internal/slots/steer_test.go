@@ -102,7 +102,7 @@ func TestSteerAgreesWithTheKernel(t *testing.T) {
 		t.Helper()
 		send(t, a, b)
 		want := Steer(b)
-		require.Equal(t, [][]byte{b}, received(t, l.sets[0].udp(want)), "socket %d should have % x", want, b)
+		require.Equal(t, [][]byte{b}, arrived(t, l.sets[0].udp(want)), "socket %d should have % x", want, b)
 	}
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 100 {

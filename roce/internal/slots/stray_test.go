@@ -79,7 +79,7 @@ func TestFullInbox(t *testing.T) {
 	more, _ := l.HandOn(0, m.slot, &p)
 	require.Zero(t, more)
 	require.Zero(t, l.Flush())
-	require.Len(t, received(t, m.Inbox(0)), 1)
+	require.Len(t, arrived(t, m.Inbox(0)), 1)
 }
 
 // Whatever is in an inbox, what comes out are packets that lie within it.
