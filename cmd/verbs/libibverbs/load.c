@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -95,19 +96,29 @@ static void say_missing(void)
 	shim_say("%s: %s belongs beside libibverbs.so.1", why ? why : strerror(errno), CORE_NAME);
 }
 
-// load_once loads the core with all signals blocked: the threads of Go inherit that, so that the signals of the
-// program are not delivered to them.
+// cpus are the CPUs that the process may run on, before its threads choose.
+static cpu_set_t cpus;
+static bool cpus_known;
+
+__attribute__((constructor)) static void note_cpus(void) { cpus_known = !sched_getaffinity(0, sizeof cpus, &cpus); }
+
+// load_once loads the core with all signals blocked, and on all CPUs: the threads of Go inherit both. So the signals of the program are not
+// delivered to them, and where it has bound this thread to a CPU and polls there, as SPDK and DPDK do, they have others.
 static void load_once(void)
 {
 	sigset_t all, old;
+	cpu_set_t bound;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
+	bool freed = cpus_known && !sched_getaffinity(0, sizeof bound, &bound) && !sched_setaffinity(0, sizeof cpus, &cpus);
 	shim_before_go();
 	library = open_core();
 	goroce_core_table_fn *table = library ? (goroce_core_table_fn *)dlsym(library, "goroce_core_table") : NULL;
 	const struct goroce_core *c = table ? table() : NULL;
 	if (c)
 		shim_after_go((void *)table);
+	if (freed)
+		sched_setaffinity(0, sizeof bound, &bound);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (!c)
 		say_missing();
