@@ -21,8 +21,8 @@ type delayedAck struct {
 	count uint64       // delays so far
 }
 
-// begin starts a delay, if only acknowledgements are to be sent. Packets that come during one do not
-// prolong it.
+// begin starts a delay, if only acknowledgements are to be sent. Packets that come during one do
+// not prolong it.
 func (a *delayedAck) begin(now int64, onlyAcks bool) bool {
 	if !onlyAcks || !a.due() {
 		return false
