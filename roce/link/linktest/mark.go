@@ -28,17 +28,18 @@ func testMark(t *testing.T, p Pair) {
 		m.Mark()
 		require.False(t, m.CaughtUp())
 		SendAll(t, p.A, batch)
-		for got := 0; got < n; {
+		for got, last := 0, p.B.Now(); got < n; {
 			k, err := p.B.Recv(one)
 			require.NoError(t, err)
 			if k == 0 {
 				require.True(t, m.CaughtUp())
 				require.NoError(t, p.B.Wait(giveUp))
+				require.Less(t, p.B.Now()-last, int64(giveUp), "after %d of %d packets", got, n)
 				m.Mark()
 				continue
 			}
 			require.False(t, m.CaughtUp())
-			got++
+			got, last = got+1, p.B.Now()
 		}
 		k, err := p.B.Recv(one)
 		require.NoError(t, err)

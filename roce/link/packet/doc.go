@@ -29,6 +29,10 @@
 // received packets are ignored: they may be partial, and the ICRC covers more. Fragments and IPv4
 // options are neither sent nor accepted.
 //
+// Before Linux 6.2 the virtio header cannot say how to split a run. There packets leave one by one,
+// and the kernel drops a run that a udp link on the same machine has sent and nobody cut up on the
+// way, again when it is repeated. "ethtool -K DEVICE tx-udp-segmentation off" on its veth mends it.
+//
 // A filter in the kernel passes only unicast and multicast UDP to port 4791 for the addresses of
 // the link; packets from or to loopback addresses must come by the loopback interface.
 //
