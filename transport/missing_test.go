@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/transport"
 )
 
@@ -297,6 +298,7 @@ func TestSelectiveRead(t *testing.T) {
 // Each packet, and each two, of a program of all operations is lost, doubled, or late, between ends
 // that know each other: everything is done once, in order, and the PSNs wrap.
 func TestSelectiveEveryPacket(t *testing.T) {
+	seeds.Long(t)
 	faults := map[string]func(f *flight){
 		"lost":      func(f *flight) { f.lost = true },
 		"doubled":   func(f *flight) { f.copies = 1 },

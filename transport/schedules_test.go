@@ -33,6 +33,9 @@ var (
 // The oracle is in schedules_oracle_test.go. A failure prints its schedule.
 func TestEverySchedule(t *testing.T) {
 	seeds.Slow(t)
+	if !*everyFlag {
+		seeds.Long(t)
+	}
 	defer debug.SetGCPercent(debug.SetGCPercent(1000)) // little is alive, and much is made
 	var sum coverage
 	table := readCovered(t, *coveredFlag)
@@ -95,14 +98,8 @@ type search struct {
 	coverage
 }
 
-// raceStates is the most states of a program under the race detector, which has nothing to find here.
-const raceStates = 50
-
 func explore(t testing.TB, p *program) coverage {
 	s := &search{t: t, p: p, seen: map[uint64]int{}, most: *statesFlag}
-	if seeds.Race && !*everyFlag {
-		s.most = raceStates
-	}
 	s.programs = 1
 	begin := time.Now()
 	w := newWorld(t, p)

@@ -8,12 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/transport"
 )
 
 // Every operation, at the sizes where something changes, at every path MTU,
 // with PSNs that wrap on the way.
 func TestSizes(t *testing.T) {
+	seeds.Long(t)
 	for mtu := ib.MTU256; mtu <= ib.MTU4096; mtu++ {
 		for _, v6 := range []bool{false, true} {
 			t.Run(fmt.Sprintf("mtu=%v,v6=%v", mtu, v6), func(t *testing.T) {

@@ -162,6 +162,7 @@ func TestLongPath(t *testing.T) {
 
 // Over a short path a stream has no use for a larger receive buffer.
 func TestShortPathKeepsBuffer(t *testing.T) {
+	seeds.Long(t)
 	longPath{mbps: 2000, queue: 400, trip: time.Millisecond / 2, span: 200 * time.Millisecond}.streams(t, func(n *network) {
 		require.EqualValues(t, firstLarge, Buffers(n.b).Bytes)
 	})
