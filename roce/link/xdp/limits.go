@@ -48,6 +48,8 @@ const (
 	retryEvery = 100 * time.Microsecond
 	// maxKicks bounds the system calls in a row that make the kernel send.
 	maxKicks = 64
+	// kickFrames is how many frames such a call sends at most, by default.
+	kickFrames = 32
 
 	// socketBufferBytes is the size to ask for: in copy mode the kernel accounts frames on their
 	// way to it.

@@ -234,6 +234,7 @@ func (q *queue) flush(calls *uint64) (errno unix.Errno) {
 	q.tx.publish()
 	q.dirty, q.stuck = false, false
 	before := q.tx.unconsumed()
+	unseen := before / kickFrames
 	for range maxKicks {
 		if !q.tx.needsWakeup() || before == 0 {
 			return 0
@@ -246,11 +247,16 @@ func (q *queue) flush(calls *uint64) (errno unix.Errno) {
 			return errno
 		case errno == unix.EINTR:
 		case errno == unix.EAGAIN || errno == unix.EBUSY || errno == unix.ENOBUFS || errno == unix.ENOMEM:
-			// In copy mode a call sends a limited number of frames; or the device is busy.
-			if left == before {
+			// In copy mode a call sends kickFrames at most, of which Linux before 6.17 tells only
+			// with the last of the ring; or the device is busy.
+			if left != before {
+				break
+			}
+			if unseen == 0 {
 				q.stuck = true
 				return errno
 			}
+			unseen--
 		default:
 			return errno // down or gone: the content of the ring waits
 		}

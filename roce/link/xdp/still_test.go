@@ -35,8 +35,11 @@ type still struct {
 	sent    []byte // the lowest byte of the PSN of each
 }
 
-func newStill(t *testing.T) *still {
-	l := &Link{byIndex: make(map[int]*iface), opts: Options{RxFrames: minFrames, TxFrames: minFrames}}
+func newStill(t *testing.T) *still { return newStillOf(t, minFrames) }
+
+// newStillOf is newStill with so many frames each way.
+func newStillOf(t *testing.T, frames int) *still {
+	l := &Link{byIndex: make(map[int]*iface), opts: Options{RxFrames: frames, TxFrames: frames}}
 	require.NoError(t, l.opts.check())
 	l.face = l.local.Face()
 	c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -51,14 +54,14 @@ func newStill(t *testing.T) *still {
 	require.NoError(t, err)
 	index := l.local.Indexes()[0]
 	f := &iface{l: l, index: index, senders: 1}
-	s := &still{Link: l, q: &queue{f: f, fd: -1, slotBytes: chunkBytes, slotBase: minFrames * chunkBytes}}
+	s := &still{Link: l, q: &queue{f: f, fd: -1, slotBytes: chunkBytes, slotBase: uint64(frames) * chunkBytes}}
 	q := s.q
-	inMemory(&q.fill, minFrames)
-	inMemory(&q.rx, minFrames)
-	inMemory(&q.comp, minFrames)
-	inMemory(&q.tx, minFrames)
+	inMemory(&q.fill, frames)
+	inMemory(&q.rx, frames)
+	inMemory(&q.comp, frames)
+	inMemory(&q.tx, frames)
 	*q.tx.flags = unix.XDP_RING_NEED_WAKEUP
-	q.umem = make([]byte, 2*minFrames*chunkBytes)
+	q.umem = make([]byte, 2*frames*chunkBytes)
 	q.kickSend = func(int) unix.Errno {
 		a := answer{takes: q.tx.unconsumed()}
 		if len(s.answers) > 0 {
@@ -128,10 +131,12 @@ func TestKicks(t *testing.T) {
 		"a signal":                {frames: 3, asleep: true, answers: []answer{{unix.EINTR, 0}}, calls: 2},
 		"signals":                 {frames: 3, asleep: true, answers: one, calls: maxKicks, errno: unix.EINTR, stuck: true},
 		"the interface is down":   {frames: 3, asleep: true, answers: []answer{{unix.ENETDOWN, 0}}, calls: 1, errno: unix.ENETDOWN},
+		"32 are, untold":          {frames: 64, asleep: true, answers: []answer{{again, 0}, {again, 0}}, calls: 3},
+		"no more of many":         {frames: 64, asleep: true, answers: []answer{{again, 0}, {again, 0}, {again, 0}}, calls: 3, errno: again, stuck: true},
 		"no memory, and then all": {frames: 3, asleep: true, answers: []answer{{unix.ENOBUFS, 2}}, calls: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStill(t)
+			s := newStillOf(t, 64)
 			if !c.asleep {
 				*s.q.tx.flags = 0
 			}
