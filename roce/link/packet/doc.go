@@ -31,7 +31,8 @@
 //
 // Before Linux 6.2 the virtio header cannot say how to split a run. There packets leave one by one,
 // and the kernel drops a run that a udp link on the same machine has sent and nobody cut up on the
-// way, again when it is repeated. "ethtool -K DEVICE tx-udp-segmentation off" on its veth mends it.
+// way, again when it is repeated, until the connection ends with "retry counter exceeded". "ethtool
+// -K DEVICE tx-udp-segmentation off" on that link's veth mends it.
 //
 // A filter in the kernel passes only unicast and multicast UDP to port 4791 for the addresses of
 // the link; packets from or to loopback addresses must come by the loopback interface.
