@@ -43,6 +43,25 @@ void shim_drop(struct shim_link *l)
 	pthread_mutex_unlock(&objects);
 }
 
+static bool is_kept(enum shim_kind kind, const struct shim_link *l)
+{
+	for (const struct shim_link *k = kept[kind]; k; k = k->next)
+		if (k == l)
+			return true;
+	return false;
+}
+
+// The program may have destroyed the queue pair without its ID knowing: what is in the lists is not freed meanwhile.
+EXPORT bool goroce_qp_unpolled(struct ibv_qp *qp)
+{
+	bool found = false;
+	pthread_mutex_lock(&objects);
+	if (is_kept(SHIM_QP, &to_qp(qp)->link) && to_qp(qp)->handle && qp->recv_cq && is_kept(SHIM_CQ, &to_cq(qp->recv_cq)->link))
+		found = shim_cq_received(to_cq(qp->recv_cq), qp->qp_num);
+	pthread_mutex_unlock(&objects);
+	return found;
+}
+
 void shim_heir_lock(void)
 {
 	pthread_mutex_lock(&inheriting);

@@ -149,11 +149,6 @@ static void discard(struct ibv_qp *qp)
 	free(qp);
 }
 
-EXPORT bool goroce_qp_unpolled(struct ibv_qp *qp)
-{
-	return to_qp(qp)->handle && qp->recv_cq && shim_cq_received(to_cq(qp->recv_cq), qp->qp_num);
-}
-
 EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
 {
 	if (shim_of_parent(qp->context) || !to_qp(qp)->handle) {

@@ -70,7 +70,8 @@ static void over(void)
 	OK(ibv_dereg_mr(said_mr));
 	OK(ibv_dereg_mr(heard_mr));
 	rdma_destroy_qp(client);
-	rdma_destroy_qp(server);
+	if (server->qp)
+		rdma_destroy_qp(server);
 	OK(rdma_destroy_id(client));
 	OK(rdma_destroy_id(server));
 }
@@ -101,6 +102,13 @@ int main(void)
 	blocking(0);
 	FAILS(rdma_get_cm_event(sch, &e), EAGAIN);
 	over(); /* with it goes the event */
+
+	blocking(1);
+	hang_up();
+	OK(ibv_destroy_qp(server->qp)); /* of which the identifier does not know */
+	expect(sch, RDMA_CM_EVENT_DISCONNECTED);
+	server->qp = NULL;
+	over();
 
 	OK(rdma_destroy_id(lid));
 	rdma_destroy_event_channel(sch);
