@@ -1,4 +1,4 @@
-package netlab
+package suite
 
 import (
 	"os"

@@ -1,6 +1,6 @@
 //go:build linux
 
-package netlab
+package suite
 
 import (
 	"bytes"
@@ -12,26 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 )
-
-func TestMain(m *testing.M) {
-	if os.Getenv("NETLAB_ENTER") != "" {
-		Enter()
-		n, err := New()
-		if err != nil {
-			os.Stdout.WriteString(err.Error())
-			os.Exit(1)
-		}
-		os.Stdout.WriteString(n.Kind)
-		if n.Virtual() && !n.SetMTU(1500) {
-			os.Stdout.WriteString(", whose MTU does not change")
-		}
-		if n.Close() != nil {
-			os.Exit(1)
-		}
-		os.Exit(3)
-	}
-	os.Exit(m.Run())
-}
 
 // A user without privileges has the network that root has, if the kernel lets users make user
 // namespaces, and loopback otherwise. The exit code is that of the program inside.
@@ -49,7 +29,7 @@ func TestEnter(t *testing.T) {
 	const nobody = 65534
 	as := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	cmd := exec.Command(exe)
-	cmd.Dir, cmd.Env, cmd.SysProcAttr = "/", append(os.Environ(), "NETLAB_ENTER=1"), as
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = "/", append(os.Environ(), "SUITE_ENTER=1"), as
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err = cmd.Run()
