@@ -1,16 +1,16 @@
-package plot_test
+package report_test
 
 import (
 	"fmt"
 	"strings"
 
-	"github.com/goroce/goroce/bench/plot"
+	"github.com/goroce/goroce/internal/report"
 )
 
 func ExampleChart() {
-	c := plot.Chart{
+	c := report.Chart{
 		Title: "rate", XLabel: "time, us", YLabel: "Gb/s",
-		Series: []plot.Series{{Name: "flow", X: []float64{0, 55, 110}, Y: []float64{20, 30, 35}}},
+		Series: []report.Series{{Name: "flow", X: []float64{0, 55, 110}, Y: []float64{20, 30, 35}}},
 	}
 	fmt.Println(strings.HasPrefix(string(c.SVG()), "<svg"))
 	// Output: true
