@@ -20,7 +20,6 @@ import (
 	"github.com/goroce/goroce/cmd/internal/perftest"
 	"github.com/goroce/goroce/cmd/internal/pingpong"
 	"github.com/goroce/goroce/cmd/internal/rdmacm"
-	"github.com/goroce/goroce/cmd/internal/rstream"
 	"github.com/goroce/goroce/cmd/internal/run"
 	"github.com/goroce/goroce/cmd/internal/statcmd"
 	"github.com/goroce/goroce/cmd/internal/tool"
@@ -48,7 +47,7 @@ func Commands() []tool.Command {
 		all = append(all, perftest.Command(t))
 	}
 	all = append(all, rdmacm.Commands()...)
-	return append(all, rstream.Command(), rstream.MappedCommand(), versionCommand(), completionCommand())
+	return append(all, versionCommand(), completionCommand())
 }
 
 // Main runs the program with the arguments after its name and returns its exit

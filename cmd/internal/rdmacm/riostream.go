@@ -1,4 +1,4 @@
-package rstream
+package rdmacm
 
 import (
 	"bytes"
@@ -7,23 +7,13 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/goroce/goroce/cmd/internal/tool"
 	"github.com/goroce/goroce/roce/rsocket"
 )
-
-// MappedCommand returns the subcommand riostream: transfers are RDMA WRITEs straight into memory
-// that the other side has mapped, as riostream of librdmacm does, either side of which may be the
-// original.
-func MappedCommand() tool.Command {
-	return (&Kind{
-		Name: "riostream", Summary: "writes into mappings over rsocket back and forth, as riostream", Mapped: true, Run: mapped,
-	}).Command()
-}
 
 // mapping is one test: the mapping of its buffer, and the mark that the last byte
 // of a transfer carries, which counts over both directions.
 type mapping struct {
-	s    *Session
+	s    *streamSession
 	c    *rsocket.Conn
 	m    *rsocket.Mapping
 	buf  []byte
@@ -33,7 +23,7 @@ type mapping struct {
 // noMark is what the last byte is before the first transfer.
 const noMark = 0xff
 
-func mapped(s *Session, t Test, start func()) (err error) {
+func mapped(s *streamSession, t streamTest, start func()) (err error) {
 	r := &mapping{s: s, c: s.Conn.(*rsocket.Conn), buf: s.Buf[:t.Size]}
 	r.buf[t.Size-1] = noMark
 	if r.m, err = r.c.Map(r.buf, 0); err != nil {
@@ -84,9 +74,9 @@ func (r *mapping) send(n int) error {
 // How recv waits: it looks all the time at first, and then sleeps between
 // looks, since with few CPUs it is the thread that receives which lacks one.
 const (
-	busyTime           = 100 * time.Microsecond
-	nap                = 10 * time.Microsecond
-	looksBetweenChecks = 64 // of the clock and the context
+	markBusyTime = 100 * time.Microsecond
+	markNap      = 10 * time.Microsecond
+	markLooks    = 64 // of the clock and the context
 )
 
 // recv waits for the next mark.
@@ -100,7 +90,7 @@ func (r *mapping) recv(int) error {
 		if found {
 			break
 		}
-		if n%looksBetweenChecks == 0 {
+		if n%markLooks == 0 {
 			if r.s.Ctx.Err() != nil {
 				return context.Cause(r.s.Ctx)
 			}
@@ -111,8 +101,8 @@ func (r *mapping) recv(int) error {
 				}
 				return err
 			}
-			if time.Since(start) > busyTime {
-				time.Sleep(nap)
+			if time.Since(start) > markBusyTime {
+				time.Sleep(markNap)
 				n-- // look at the clock again next time
 			}
 		}

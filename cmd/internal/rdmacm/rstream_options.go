@@ -1,9 +1,8 @@
-package rstream
+package rdmacm
 
 import (
 	"fmt"
 	"net/netip"
-	"strconv"
 	"strings"
 	"time"
 
@@ -14,15 +13,15 @@ import (
 )
 
 const (
-	defaultPort   = 7471
-	defaultBuffer = 1 << 19 // as given to SO_SNDBUF and SO_RCVBUF
-	syncBytes     = 16      // sent both ways before a test
-	maxSize       = 1 << 30
+	streamPort      = 7471
+	streamBuffer    = 1 << 19 // as given to SO_SNDBUF and SO_RCVBUF
+	streamSyncBytes = 16      // sent both ways before a test
+	streamMaxSize   = 1 << 30
 )
 
-// Options is the command line.
-type Options struct {
-	Dev tool.DeviceOptions
+// streamOptions is the command line.
+type streamOptions struct {
+	tool.DeviceOptions
 
 	Server  string // -s; empty on the server
 	Bind    string // -b
@@ -36,12 +35,45 @@ type Options struct {
 	KeepAlive int
 	// Custom is set by -S, -C and -I: one test instead of the table.
 	Custom bool
-	Test   Test
+	Test   streamTest
 
-	iomaps int
+	mapped bool // riostream: transfers go into mappings
 }
 
-func (o *Options) options(k *Kind) []getopt.Option {
+// newStream and newMappedStream are rstream and riostream: streams over an rsocket, and RDMA WRITEs
+// straight into memory that the other side has mapped.
+func newStream() program { return newStreamOptions(false) }
+
+func newMappedStream() program { return newStreamOptions(true) }
+
+func newStreamOptions(mapped bool) *streamOptions {
+	return &streamOptions{Port: streamPort, Buffer: streamBuffer, Test: streamTest{"custom", 1000, 1000, 1}, mapped: mapped}
+}
+
+func (o *streamOptions) name() string {
+	if o.mapped {
+		return "riostream"
+	}
+	return "rstream"
+}
+
+func (o *streamOptions) device() *tool.DeviceOptions { return &o.DeviceOptions }
+
+func (o *streamOptions) usage() []string {
+	return []string{"           start a server and wait for a connection", "-s <host>  connect to the server at <host>"}
+}
+
+// check refuses names where -f does.
+func (o *streamOptions) check() error {
+	for _, host := range []string{o.Server, o.Bind} {
+		if _, err := netip.ParseAddr(host); o.Numeric && host != "" && err != nil {
+			return fmt.Errorf("-f allows no names: %w", err)
+		}
+	}
+	return nil
+}
+
+func (o *streamOptions) options() []getopt.Option {
 	custom := func(set func(string) error) func(string) error {
 		return func(s string) error { o.Custom = true; return set(s) }
 	}
@@ -58,29 +90,25 @@ func (o *Options) options(k *Kind) []getopt.Option {
 				o.All = true
 				return nil
 			}
-			return custom(getopt.Int(&o.Test.Size, 1, maxSize))(s)
+			return custom(getopt.Int(&o.Test.Size, 1, streamMaxSize))(s)
 		}},
 		{Short: 'p', Arg: "port", Help: "port of the server (default 7471)", Set: getopt.Int(&o.Port, 0, 65535)},
-		{Short: 'T', Arg: "option", Help: k.testHelp(), Set: func(s string) error { return o.setTest(k, s) }},
+		{Short: 'T', Arg: "option", Help: o.testHelp(), Set: o.setTest},
 	}
-	if !k.Mapped {
+	if !o.mapped {
 		opts = append(opts, getopt.Option{Short: 'k', Arg: "seconds", Help: "time between keep-alive probes", Set: getopt.Int(&o.KeepAlive, 1, 1<<31-1)})
-	}
-	for _, d := range o.Dev.Options() {
-		d.Short = 0 // the original's letters come first
-		opts = append(opts, d)
 	}
 	return opts
 }
 
-func (k *Kind) testHelp() string {
-	if k.Mapped {
+func (o *streamOptions) testHelp() string {
+	if o.mapped {
 		return "a|async, b|blocking, n|nonblocking (no difference here), v|verify the data"
 	}
 	return "s|sockets: TCP instead; a|async, b|blocking, n|nonblocking, r|resolve (no difference here); f|fork: TCP; v|verify the data"
 }
 
-func (o *Options) setFormat(s string) error {
+func (o *streamOptions) setFormat(s string) error {
 	switch s = strings.ToLower(s); {
 	case strings.HasPrefix(s, "ip"):
 		o.Numeric = true
@@ -94,7 +122,7 @@ func (o *Options) setFormat(s string) error {
 
 // setTest takes an option of -T: a letter, or a word that begins with a known
 // one.
-func (o *Options) setTest(k *Kind, s string) error {
+func (o *streamOptions) setTest(s string) error {
 	s = strings.ToLower(s)
 	for _, t := range []struct {
 		word   string
@@ -107,7 +135,7 @@ func (o *Options) setTest(k *Kind, s string) error {
 		if s != t.word[:1] && !strings.HasPrefix(s, t.word[:t.prefix]) {
 			continue
 		}
-		if k.Mapped && (t.set == &o.TCP || t.word == "resolve") {
+		if o.mapped && (t.set == &o.TCP || t.word == "resolve") {
 			break
 		}
 		if t.set != nil {
@@ -118,29 +146,14 @@ func (o *Options) setTest(k *Kind, s string) error {
 	return fmt.Errorf("%q is not known", s)
 }
 
-// parse reads a command line; a request for help comes back as a *tool.Text.
-func parse(k *Kind, args []string) (*Options, error) {
-	o := &Options{Port: defaultPort, Buffer: defaultBuffer, Test: Test{"custom", 1000, 1000, 1}}
-	if k.Mapped {
-		o.iomaps = 1
-	}
-	operands, err := tool.Parse(tool.PeerUsage(k.Name, k.Summary, "-s <host>"), o.options(k), args)
-	switch {
-	case err != nil:
-		return nil, err
-	case len(operands) > 0:
-		return nil, &getopt.Error{Option: operands[0], Reason: "is no option; the server is given with -s"}
-	}
-	return o, nil
-}
-
 // socket is the configuration of the sockets. Without -k there are probes, too: if
 // one of the originals is killed its kernel tells the peer, but nobody does for
 // this program, and who only waits would wait for ever. Close waits: with the program
 // ends what sends the last transfer.
-func (o *Options) socket() rsocket.Config {
-	c := rsocket.Config{
-		SendBuffer: 2 * o.Buffer, RecvBuffer: 2 * o.Buffer, IOMaps: o.iomaps, KeepAlive: roce.DefaultKeepAlive, Linger: lingerTime,
+func (o *streamOptions) socket() rsocket.Config {
+	c := rsocket.Config{SendBuffer: 2 * o.Buffer, RecvBuffer: 2 * o.Buffer, KeepAlive: roce.DefaultKeepAlive, Linger: streamLinger}
+	if o.mapped {
+		c.IOMaps = 1
 	}
 	if o.KeepAlive > 0 {
 		c.KeepAlive = time.Duration(o.KeepAlive) * time.Second
@@ -148,15 +161,5 @@ func (o *Options) socket() rsocket.Config {
 	return c
 }
 
-// lingerTime is how long Close waits for the peer's adapter.
-const lingerTime = 5 * time.Second
-
-// numeric returns an error for a name where -f forbids it.
-func (o *Options) numeric(host string) error {
-	if _, err := netip.ParseAddr(host); o.Numeric && host != "" && err != nil {
-		return fmt.Errorf("-f allows no names: %w", err)
-	}
-	return nil
-}
-
-func portString(p int) string { return strconv.Itoa(p) }
+// streamLinger is how long Close waits for the peer's adapter.
+const streamLinger = 5 * time.Second

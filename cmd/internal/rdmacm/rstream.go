@@ -1,4 +1,4 @@
-package rstream
+package rdmacm
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"strconv"
 	"time"
 
 	"github.com/goroce/goroce/cmd/internal/tool"
@@ -14,56 +15,22 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// Kind is one of the two tools.
-type Kind struct {
-	Name    string
-	Summary string
-	Mapped  bool // transfers go into mappings
-	// Run runs one test on a connection, whose clock starts at the call of
-	// its argument.
-	Run func(s *Session, t Test, start func()) error
-}
-
-// Command returns the subcommand rstream.
-func Command() tool.Command {
-	return (&Kind{
-		Name: "rstream", Summary: "streams over rsocket back and forth, as rstream", Run: stream,
-	}).Command()
-}
-
-// Command returns the subcommand of a kind.
-func (k *Kind) Command() tool.Command {
-	return tool.Command{Name: k.Name, Summary: k.Summary, Run: func(ctx context.Context, env *tool.Env, args []string) error {
-		o, err := parse(k, args)
-		if err != nil {
-			return err
-		}
-		for _, h := range []string{o.Server, o.Bind} {
-			if err := o.numeric(h); err != nil {
-				return err
-			}
-		}
-		return run(ctx, env, k, o)
-	}}
-}
-
-// Session is one run.
-type Session struct {
+// streamSession is one run.
+type streamSession struct {
 	Ctx  context.Context
-	Opt  *Options
+	Opt  *streamOptions
 	Conn net.Conn // an *rsocket.Conn, except with -T sockets
 	Buf  []byte
-	Sent Pattern
-	Got  Pattern
+	Sent streamPattern
+	Got  streamPattern
 
-	k        *Kind
 	env      *tool.Env
 	dev      *verbs.Device
 	listener net.Listener
 }
 
-func run(ctx context.Context, env *tool.Env, k *Kind, o *Options) (err error) {
-	s := &Session{Ctx: ctx, Opt: o, k: k, env: env}
+func (o *streamOptions) run(ctx context.Context, env *tool.Env) (err error) {
+	s := &streamSession{Ctx: ctx, Opt: o, env: env}
 	local, remote, err := s.addresses()
 	if err != nil {
 		return err
@@ -93,18 +60,18 @@ func run(ctx context.Context, env *tool.Env, k *Kind, o *Options) (err error) {
 }
 
 // tests runs what is to be run, with a connection for each part of the table.
-func (s *Session) tests(local, remote netip.AddrPort) error {
+func (s *streamSession) tests(local, remote netip.AddrPort) error {
 	o := s.Opt
-	header(s.env.Stdout)
-	parts := [][]Test{{o.Test}}
+	streamHeader(s.env.Stdout)
+	parts := [][]streamTest{{o.Test}}
 	if !o.Custom {
-		parts = [][]Test{nil, nil}
-		for _, n := range sizes(o.All) {
-			parts[0] = append(parts[0], latency(n))
-			parts[1] = append(parts[1], throughput(n))
+		parts = [][]streamTest{nil, nil}
+		for _, n := range streamSizes(o.All) {
+			parts[0] = append(parts[0], latencyTest(n))
+			parts[1] = append(parts[1], throughputTest(n))
 		}
 	}
-	largest := syncBytes
+	largest := streamSyncBytes
 	for _, t := range parts[0] {
 		largest = max(largest, t.Size)
 	}
@@ -126,9 +93,13 @@ func (s *Session) tests(local, remote netip.AddrPort) error {
 }
 
 // measure runs one test and prints its line.
-func (s *Session) measure(t Test) error {
+func (s *streamSession) measure(t streamTest) error {
 	var start time.Time
-	err := s.k.Run(s, t, func() { start = time.Now() })
+	test := stream
+	if s.Opt.mapped {
+		test = mapped
+	}
+	err := test(s, t, func() { start = time.Now() })
 	if err != nil {
 		return fmt.Errorf("%s: %w", t.Name, err)
 	}
@@ -137,12 +108,12 @@ func (s *Session) measure(t Test) error {
 }
 
 // Client reports whether this side begins.
-func (s *Session) Client() bool { return s.Opt.Server != "" }
+func (s *streamSession) Client() bool { return s.Opt.Server != "" }
 
 // Sync exchanges a few bytes both ways, so that both sides are ready. With
 // verify they are part of the pattern.
-func (s *Session) Sync(verify bool) error {
-	b := s.Buf[:syncBytes]
+func (s *streamSession) Sync(verify bool) error {
+	b := s.Buf[:streamSyncBytes]
 	if s.Client() {
 		return errors.Join(s.send(b, verify), s.recv(b, verify))
 	}
@@ -152,7 +123,7 @@ func (s *Session) Sync(verify bool) error {
 	return s.send(b, verify)
 }
 
-func (s *Session) send(b []byte, verify bool) error {
+func (s *streamSession) send(b []byte, verify bool) error {
 	if verify {
 		s.Sent.Fill(b)
 	}
@@ -160,7 +131,7 @@ func (s *Session) send(b []byte, verify bool) error {
 	return err
 }
 
-func (s *Session) recv(b []byte, verify bool) error {
+func (s *streamSession) recv(b []byte, verify bool) error {
 	if _, err := io.ReadFull(s.Conn, b); err != nil {
 		return err
 	}
@@ -171,7 +142,7 @@ func (s *Session) recv(b []byte, verify bool) error {
 }
 
 // stream is a test of rstream.
-func stream(s *Session, t Test, start func()) error {
+func stream(s *streamSession, t streamTest, start func()) error {
 	if err := s.Sync(s.Opt.Verify); err != nil {
 		return err
 	}
@@ -194,21 +165,21 @@ func stream(s *Session, t Test, start func()) error {
 }
 
 // interrupt makes everything that waits return.
-func (s *Session) interrupt() {
+func (s *streamSession) interrupt() {
 	if s.dev != nil {
 		_ = s.dev.Close() // closed again, which is checked, at the end
 	}
 }
 
 // addresses resolves -b and -s.
-func (s *Session) addresses() (local, remote netip.AddrPort, err error) {
+func (s *streamSession) addresses() (local, remote netip.AddrPort, err error) {
 	if local, err = s.lookup(s.Opt.Bind); err == nil {
 		remote, err = s.lookup(s.Opt.Server)
 	}
 	return local, remote, err
 }
 
-func (s *Session) lookup(host string) (netip.AddrPort, error) {
+func (s *streamSession) lookup(host string) (netip.AddrPort, error) {
 	if host == "" {
 		return netip.AddrPort{}, nil
 	}
@@ -221,8 +192,8 @@ func (s *Session) lookup(host string) (netip.AddrPort, error) {
 
 // open opens the device: where the options say; else on the local address; else
 // where the kernel would reach the server from.
-func (s *Session) open(local, remote netip.Addr) (release func() error, err error) {
-	o := s.Opt.Dev
+func (s *streamSession) open(local, remote netip.Addr) (release func() error, err error) {
+	o := s.Opt.DeviceOptions
 	if o.Addr == "" && o.Dev == "" && local.IsValid() && !local.IsUnspecified() {
 		o.Addr = local.String()
 	}
@@ -238,7 +209,7 @@ func (s *Session) open(local, remote netip.Addr) (release func() error, err erro
 	return release, err
 }
 
-func (s *Session) listen(local netip.AddrPort) (err error) {
+func (s *streamSession) listen(local netip.AddrPort) (err error) {
 	if !local.IsValid() {
 		local = netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(s.Opt.Port))
 	}
@@ -248,7 +219,7 @@ func (s *Session) listen(local netip.AddrPort) (err error) {
 		if s.Opt.Bind == "" {
 			host = ""
 		}
-		s.listener, err = lc.Listen(s.Ctx, "tcp", net.JoinHostPort(host, portString(s.Opt.Port)))
+		s.listener, err = lc.Listen(s.Ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(s.Opt.Port)))
 	} else {
 		lc := rsocket.ListenConfig{Device: s.dev, Config: s.Opt.socket()}
 		s.listener, err = lc.ListenAddr(local)
@@ -260,7 +231,7 @@ func (s *Session) listen(local netip.AddrPort) (err error) {
 	if at.Addr().IsUnspecified() && s.dev != nil {
 		at = netip.AddrPortFrom(s.dev.Addrs()[0], at.Port())
 	}
-	fmt.Fprintf(s.env.Stderr, "%s: listening on %v\n", s.k.Name, at)
+	fmt.Fprintf(s.env.Stderr, "%s: listening on %v\n", s.Opt.name(), at)
 	if s.env.Listening != nil {
 		s.env.Listening(at)
 	}
@@ -278,7 +249,7 @@ func addrPort(a net.Addr) netip.AddrPort {
 }
 
 // connect makes the connection.
-func (s *Session) connect(local, remote netip.AddrPort) (err error) {
+func (s *streamSession) connect(local, remote netip.AddrPort) (err error) {
 	switch {
 	case !s.Client():
 		s.showKeepAlive() // the original sets it on both sockets
@@ -306,7 +277,7 @@ func (s *Session) connect(local, remote netip.AddrPort) (err error) {
 	return nil
 }
 
-func (s *Session) accept() (net.Conn, error) {
+func (s *streamSession) accept() (net.Conn, error) {
 	if s.Opt.TCP {
 		stop := context.AfterFunc(s.Ctx, func() { s.listener.Close() })
 		defer stop()
@@ -314,7 +285,7 @@ func (s *Session) accept() (net.Conn, error) {
 	return s.listener.Accept()
 }
 
-func (s *Session) showKeepAlive() {
+func (s *streamSession) showKeepAlive() {
 	if s.Opt.KeepAlive > 0 {
 		fmt.Fprintf(s.env.Stdout, "Keepalive: ON\n  time: %d\n", s.Opt.KeepAlive)
 	}

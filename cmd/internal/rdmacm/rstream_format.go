@@ -1,4 +1,4 @@
-package rstream
+package rdmacm
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 
 // Size formats a number of bytes as the originals do: one fractional digit
 // below ten of a unit.
-func Size(n int64) string {
+func sizeText(n int64) string {
 	unit, mag := int64(1), ""
 	switch {
 	case n >= 1<<30:
@@ -27,7 +27,7 @@ func Size(n int64) string {
 }
 
 // Count formats a number of things as the originals do.
-func Count(n int) string {
+func countText(n int) string {
 	switch {
 	case n >= 1e9:
 		return fmt.Sprintf("%db", n/1e9)
@@ -39,8 +39,8 @@ func Count(n int) string {
 	return fmt.Sprint(n)
 }
 
-// Test is one line of the table.
-type Test struct {
+// streamTest is one line of the table.
+type streamTest struct {
 	Name       string
 	Size       int // bytes of a transfer
 	Transfers  int // in one direction before the other has its turn
@@ -48,7 +48,7 @@ type Test struct {
 }
 
 // sizes of the tests: those of every run, and with all those between.
-func sizes(all bool) []int {
+func streamSizes(all bool) []int {
 	if !all {
 		return []int{1 << 6, 1 << 12, 1 << 16, 1 << 20}
 	}
@@ -60,7 +60,7 @@ func sizes(all bool) []int {
 }
 
 // repeats is how often a transfer of a size is measured.
-func repeats(size int) int {
+func streamRepeats(size int) int {
 	switch {
 	case size >= 1<<20:
 		return 100
@@ -73,36 +73,40 @@ func repeats(size int) int {
 }
 
 // testName is a size and what is measured; the originals have room for nine characters.
-func testName(size int, suffix string) string {
-	s := Size(int64(size))
+func streamTestName(size int, suffix string) string {
+	s := sizeText(int64(size))
 	return s[:min(4, len(s))] + suffix
 }
 
-func latency(size int) Test    { return Test{testName(size, "_lat"), size, 1, repeats(size)} }
-func throughput(size int) Test { return Test{testName(size, "_bw"), size, repeats(size), 1} }
+func latencyTest(size int) streamTest {
+	return streamTest{streamTestName(size, "_lat"), size, 1, streamRepeats(size)}
+}
+func throughputTest(size int) streamTest {
+	return streamTest{streamTestName(size, "_bw"), size, streamRepeats(size), 1}
+}
 
 // header prints the head of the table.
-func header(w io.Writer) {
+func streamHeader(w io.Writer) {
 	fmt.Fprintf(w, "%-10s%-8s%-8s%-8s%-8s%8s %10s%13s\n", "name", "bytes", "xfers", "iters", "total", "time", "Gb/sec", "usec/xfer")
 }
 
 // row prints a line of the table.
-func (t *Test) row(w io.Writer, elapsed time.Duration) {
+func (t *streamTest) row(w io.Writer, elapsed time.Duration) {
 	bytes := int64(t.Iterations) * int64(t.Transfers) * int64(t.Size) * 2
 	usec := max(float64(elapsed)/1e3, 1e-3)
-	fmt.Fprintf(w, "%-10s%-8s%-8s%-8s%-8s%8.2fs%10.2f%11.2f\n", t.Name, Size(int64(t.Size)), Count(t.Transfers), Count(t.Iterations),
-		Size(bytes), usec/1e6, float64(bytes)*8/(1000*usec), usec/float64(t.Iterations)/float64(t.Transfers*2))
+	fmt.Fprintf(w, "%-10s%-8s%-8s%-8s%-8s%8.2fs%10.2f%11.2f\n", t.Name, sizeText(int64(t.Size)), countText(t.Transfers), countText(t.Iterations),
+		sizeText(bytes), usec/1e6, float64(bytes)*8/(1000*usec), usec/float64(t.Iterations)/float64(t.Transfers*2))
 }
 
-// Pattern is what -T verify sends and looks for: bytes that count, without end
+// streamPattern is what -T verify sends and looks for: bytes that count, without end
 // over all transfers of a direction.
-type Pattern struct {
+type streamPattern struct {
 	next  byte
 	total int64
 }
 
 // Fill fills b.
-func (p *Pattern) Fill(b []byte) {
+func (p *streamPattern) Fill(b []byte) {
 	for i := range b {
 		b[i] = p.next
 		p.next++
@@ -110,7 +114,7 @@ func (p *Pattern) Fill(b []byte) {
 }
 
 // Check compares b.
-func (p *Pattern) Check(b []byte) error {
+func (p *streamPattern) Check(b []byte) error {
 	for i := range b {
 		if b[i] != p.next {
 			return fmt.Errorf("data verification failed byte %d", p.total)
