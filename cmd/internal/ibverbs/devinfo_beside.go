@@ -1,4 +1,4 @@
-package devinfo
+package ibverbs
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package devinfo
+package ibverbs
 
 import (
 	"bytes"
@@ -36,7 +36,7 @@ func sample() info {
 	}
 }
 
-func TestText(t *testing.T) {
+func TestInfoText(t *testing.T) {
 	for name, verbose := range map[string]bool{"testdata/short.txt": false, "testdata/verbose.txt": true} {
 		i := sample()
 		var out bytes.Buffer
@@ -53,7 +53,7 @@ func TestText(t *testing.T) {
 
 func runHere(t *testing.T, args ...string) (string, error) {
 	var out bytes.Buffer
-	err := Command().Run(t.Context(), &tool.Env{Stdout: &out, Stderr: &out}, args)
+	err := Devinfo().Run(t.Context(), &tool.Env{Stdout: &out, Stderr: &out}, args)
 	return out.String(), err
 }
 
@@ -89,7 +89,7 @@ func TestDeviceInUse(t *testing.T) {
 	require.NoError(t, err)
 	defer other.Close()
 	var out, remarks bytes.Buffer
-	require.NoError(t, Command().Run(t.Context(), &tool.Env{Stdout: &out, Stderr: &remarks}, []string{"--addr", addr.String()}))
+	require.NoError(t, Devinfo().Run(t.Context(), &tool.Env{Stdout: &out, Stderr: &remarks}, []string{"--addr", addr.String()}))
 	require.Contains(t, out.String(), "\tPORT_ACTIVE (4)\n")
 	require.Equal(t, "devinfo: another program uses the device on "+addr.String()+" at the moment\n", remarks.String())
 }
@@ -100,7 +100,7 @@ func TestList(t *testing.T) {
 	require.Contains(t, out, "\troce_lo\n")
 }
 
-func TestRefused(t *testing.T) {
+func TestDevinfoRefused(t *testing.T) {
 	for args, want := range map[string]string{
 		"host": "no operand", "-z": "unknown", "-i 2": "not within", "--addr 192.0.2.1": "not an address of this machine",
 	} {

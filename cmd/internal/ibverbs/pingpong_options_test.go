@@ -1,4 +1,4 @@
-package pingpong
+package ibverbs
 
 import (
 	"strings"
@@ -44,7 +44,7 @@ func TestParseRefuses(t *testing.T) {
 		_, err := Parse(c.kind, strings.Fields(c.args))
 		require.ErrorContains(t, err, c.want)
 	}
-	for _, k := range Kinds() {
+	for _, k := range kinds {
 		_, err := Parse(k, []string{"--help"})
 		var text *tool.Text
 		require.ErrorAs(t, err, &text)

@@ -1,4 +1,4 @@
-package pingpong
+package ibverbs
 
 import (
 	"fmt"
@@ -21,8 +21,7 @@ const (
 	SRQ
 )
 
-// Kinds returns the four tools.
-func Kinds() []Kind { return []Kind{RC, UC, UD, SRQ} }
+var kinds = []Kind{RC, UC, UD, SRQ}
 
 // Name returns the name of the subcommand; with "ibv_" in front it is the name
 // of the original.

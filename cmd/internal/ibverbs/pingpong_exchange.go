@@ -1,4 +1,4 @@
-package pingpong
+package ibverbs
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/goroce/goroce/cmd/internal/oob"
+	"github.com/goroce/goroce/cmd/internal/tool"
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/verbs"
 )
@@ -119,10 +120,10 @@ func (s *session) connect() error {
 			MinRNRTimer: minRNRTimer, MaxRdAtomic: 1, MaxDestRdAtomic: 1,
 		}
 		if err := qp.ToRTR(verbs.RemoteInfo{QPN: d.QPN, PSN: d.PSN, GID: d.GID}, c); err != nil {
-			return fmt.Errorf("connect to %s: %w", cGID(d.GID), err)
+			return fmt.Errorf("connect to %s: %w", tool.GIDText(d.GID.Addr()), err)
 		}
 		if err := qp.ToRTS(c); err != nil {
-			return fmt.Errorf("connect to %s: %w", cGID(d.GID), err)
+			return fmt.Errorf("connect to %s: %w", tool.GIDText(d.GID.Addr()), err)
 		}
 	}
 	if o.Kind == UD {

@@ -1,4 +1,4 @@
-package pingpong
+package ibverbs
 
 import (
 	"encoding/hex"
@@ -47,14 +47,4 @@ func parseDest(msg []byte) (dest, error) {
 		return d, fmt.Errorf("the GID in the peer's address %q is not 16 bytes", text)
 	}
 	return dest{LID: uint16(n[0]), QPN: ib.QPN(n[1]), PSN: ib.PSN(n[2]), GID: ib.GID(gid)}, nil
-}
-
-// cGID formats a GID as inet_ntop does for IPv6: an IPv4 address in its mapped
-// form.
-func cGID(g ib.GID) string {
-	a := g.Addr()
-	if a.Is4() {
-		return "::ffff:" + a.String()
-	}
-	return a.String()
 }

@@ -1,4 +1,4 @@
-package pingpong
+package ibverbs
 
 import (
 	"context"
@@ -12,18 +12,18 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// Command returns the subcommand of tool k.
-func Command(k Kind) tool.Command {
-	return tool.Command{
-		Name: k.Name(), Summary: k.Summary(),
-		Run: func(ctx context.Context, env *tool.Env, args []string) error {
+// Pingpongs returns the subcommands that send back and forth.
+func Pingpongs() (all []tool.Command) {
+	for _, k := range kinds {
+		all = append(all, tool.Command{Name: k.Name(), Summary: k.Summary(), Run: func(ctx context.Context, env *tool.Env, args []string) error {
 			o, err := Parse(k, args)
 			if err != nil {
 				return err
 			}
 			return run(ctx, env, o)
-		},
+		}})
 	}
+	return all
 }
 
 // session is one run of a tool.

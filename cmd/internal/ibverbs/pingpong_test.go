@@ -1,4 +1,4 @@
-package pingpong
+package ibverbs
 
 import (
 	"encoding/json"
@@ -31,7 +31,7 @@ func TestLoopback(t *testing.T) {
 		t.Run(c.kind.Name()+" "+c.args, func(t *testing.T) {
 			args := append(strings.Fields(c.args), "--json")
 			server, client := &toolcheck.Side{Args: args}, &toolcheck.Side{Args: args}
-			toolcheck.Run(t, Command(c.kind), server, client)
+			toolcheck.Run(t, Pingpongs()[c.kind], server, client)
 			require.NoError(t, client.Err, "server: %v", server.Err)
 			require.NoError(t, server.Err)
 			var onServer, onClient result
@@ -64,7 +64,7 @@ func TestText(t *testing.T) {
 	} {
 		args := []string{"-n", "10"}
 		server, client := &toolcheck.Side{Args: args}, &toolcheck.Side{Args: append(args, "-g", "3")} // the same address
-		toolcheck.Run(t, Command(kind), server, client)
+		toolcheck.Run(t, Pingpongs()[kind], server, client)
 		require.NoError(t, client.Err)
 		require.NoError(t, server.Err)
 		got := strings.NewReplacer(client.Addr, "CLIENT", server.Addr, "SERVER").Replace(client.Stdout.String())
@@ -76,12 +76,12 @@ func TestText(t *testing.T) {
 func TestLoopbackIPv6(t *testing.T) {
 	dev := toolcheck.Device6(t)
 	open := func(verbs.Config) (*verbs.Device, func() error, error) { return dev, func() error { return nil }, nil }
-	for _, k := range Kinds() {
+	for _, k := range kinds {
 		side := func() *toolcheck.Side {
 			return &toolcheck.Side{Args: []string{"-n", "20"}, Open: open, Addr: "::1"}
 		}
 		server, client := side(), side()
-		toolcheck.Run(t, Command(k), server, client)
+		toolcheck.Run(t, Pingpongs()[k], server, client)
 		require.NoError(t, client.Err)
 		require.NoError(t, server.Err)
 		require.Contains(t, client.Stdout.String(), "GID ::1\n")
@@ -102,7 +102,7 @@ func TestFailures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := &toolcheck.Side{Args: strings.Fields(c.server)}
 			client := &toolcheck.Side{Args: strings.Fields(c.client)}
-			toolcheck.Run(t, Command(c.kind), server, client)
+			toolcheck.Run(t, Pingpongs()[c.kind], server, client)
 			require.ErrorContains(t, client.Err, c.want, "server: %v", server.Err)
 		})
 	}

@@ -1,9 +1,10 @@
-package pingpong
+package ibverbs
 
 import (
 	"strings"
 	"testing"
 
+	"github.com/goroce/goroce/cmd/internal/tool"
 	"github.com/goroce/goroce/ib"
 	"github.com/stretchr/testify/require"
 )
@@ -19,9 +20,9 @@ func TestDest(t *testing.T) {
 	got, err := parseDest([]byte(destText))
 	require.NoError(t, err)
 	require.Equal(t, destValue, got)
-	require.Equal(t, "::ffff:10.77.0.2", cGID(got.GID))
-	require.Equal(t, "2001:db8::1", cGID(ib.GID{0x20, 1, 0x0d, 0xb8, 15: 1}))
-	require.Equal(t, "::", cGID(ib.GID{}))
+	require.Equal(t, "::ffff:10.77.0.2", tool.GIDText(got.GID.Addr()))
+	require.Equal(t, "2001:db8::1", tool.GIDText(ib.GID{0x20, 1, 0x0d, 0xb8, 15: 1}.Addr()))
+	require.Equal(t, "::", tool.GIDText(ib.GID{}.Addr()))
 }
 
 func TestDestRefused(t *testing.T) {

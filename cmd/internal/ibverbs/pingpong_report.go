@@ -1,4 +1,4 @@
-package pingpong
+package ibverbs
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ func (s *session) print(side string, dests []dest) {
 				sep = ":" // as the original
 			}
 		}
-		fmt.Fprintf(s.env.Stdout, "  %s LID 0x%04x, QPN 0x%06x, PSN 0x%06x%s GID %s\n", label, d.LID, uint32(d.QPN), uint32(d.PSN), sep, cGID(d.GID))
+		fmt.Fprintf(s.env.Stdout, "  %s LID 0x%04x, QPN 0x%06x, PSN 0x%06x%s GID %s\n", label, d.LID, uint32(d.QPN), uint32(d.PSN), sep, tool.GIDText(d.GID.Addr()))
 	}
 }
 
@@ -46,7 +46,7 @@ type peer struct {
 func peers(dests []dest) []peer {
 	var out []peer
 	for _, d := range dests {
-		out = append(out, peer{uint32(d.QPN), uint32(d.PSN), cGID(d.GID)})
+		out = append(out, peer{uint32(d.QPN), uint32(d.PSN), tool.GIDText(d.GID.Addr())})
 	}
 	return out
 }

@@ -1,4 +1,4 @@
-package devinfo
+package ibverbs
 
 import (
 	"context"
@@ -15,12 +15,12 @@ import (
 )
 
 // options is the command line.
-type options struct {
+type devinfoOptions struct {
 	tool.DeviceOptions
 	verbose, list, ipv6, json bool
 }
 
-func (o *options) table() []getopt.Option {
+func (o *devinfoOptions) table() []getopt.Option {
 	return append([]getopt.Option{
 		{Short: 'v', Long: "verbose", Help: "print all attributes", Set: getopt.Bool(&o.verbose)},
 		{Short: 'l', Long: "list", Help: "print only the names of devices that can be opened", Set: getopt.Bool(&o.list)},
@@ -30,13 +30,13 @@ func (o *options) table() []getopt.Option {
 	}, o.Options()...)
 }
 
-// Command returns the subcommand.
-func Command() tool.Command {
-	return tool.Command{Name: "devinfo", Summary: "what a device is and can do, as ibv_devinfo", Run: run}
+// Devinfo returns the subcommand devinfo.
+func Devinfo() tool.Command {
+	return tool.Command{Name: "devinfo", Summary: "what a device is and can do, as ibv_devinfo", Run: runDevinfo}
 }
 
-func run(_ context.Context, env *tool.Env, args []string) (err error) {
-	o := &options{}
+func runDevinfo(_ context.Context, env *tool.Env, args []string) (err error) {
+	o := &devinfoOptions{}
 	operands, err := tool.Parse("devinfo: what a device is and can do, as ibv_devinfo\n\nUsage:\n  roce devinfo [options]\n\nOptions:\n", o.table(), args)
 	switch {
 	case err != nil:
@@ -44,7 +44,7 @@ func run(_ context.Context, env *tool.Env, args []string) (err error) {
 	case len(operands) > 0:
 		return getopt.Misuse("no operand is expected, not %q", operands)
 	case o.list:
-		return list(env.Stdout)
+		return listDevices(env.Stdout)
 	}
 	place, err := o.Choose("", o.ipv6)
 	if err != nil {
@@ -64,7 +64,7 @@ func run(_ context.Context, env *tool.Env, args []string) (err error) {
 }
 
 // list prints the interfaces on which a device can be opened.
-func list(w io.Writer) error {
+func listDevices(w io.Writer) error {
 	places, err := tool.Places()
 	if err != nil {
 		return err
@@ -150,7 +150,7 @@ func (i *info) print(w io.Writer, verbose bool) {
 		port("gid_tbl_len", "%d", i.Port.GIDs)
 		port("link", "%s", i.Port.LinkName)
 		for n, g := range i.gids {
-			fmt.Fprintf(w, "\t\t\tGID[%3d]:\t\t%s, RoCE v2\n", n, cGID(g))
+			fmt.Fprintf(w, "\t\t\tGID[%3d]:\t\t%s, RoCE v2\n", n, tool.GIDText(g.Addr()))
 		}
 		i.printLink(port)
 	}
@@ -183,14 +183,6 @@ func (i *info) printDevice(row func(name, format string, args ...any)) {
 	row("atomic_write", "%t", d.AtomicWrite)
 	row("srq_resize", "%t", d.ResizableSRQ)
 	row("num_comp_vectors", "%d", d.CompletionVectors)
-}
-
-// cGID formats a GID as inet_ntop does for IPv6.
-func cGID(g ib.GID) string {
-	if a := g.Addr(); a.Is4() {
-		return "::ffff:" + a.String()
-	}
-	return g.Addr().String()
 }
 
 // printLink prints what the packets travel by, which has no equivalent in
