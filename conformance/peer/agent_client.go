@@ -1,4 +1,4 @@
-package verbs
+package peer
 
 import (
 	"bufio"
@@ -18,130 +18,130 @@ import (
 )
 
 const (
-	// DefaultTimeout is how long an answer may take, in a guest that has no CPU for a while;
+	// AgentTimeout is how long an answer may take, in a guest that has no CPU for a while;
 	// waiting calls add their own limit.
-	DefaultTimeout = 2 * time.Minute
-	// MaxLine is the longest request and the longest answer, in bytes.
-	MaxLine = 1 << 18
+	AgentTimeout = 2 * time.Minute
+	// AgentMaxLine is the longest request and the longest answer, in bytes.
+	AgentMaxLine = 1 << 18
 )
 
-// Client is a session with an agent.
-type Client struct {
+// AgentClient is a session with an agent.
+type AgentClient struct {
 	mu      sync.Mutex
 	nc      net.Conn
 	r       *bufio.Reader
 	timeout time.Duration
-	hello   Hello
+	hello   AgentHello
 	stop    func() bool // of what ends the session with its context
 	broken  error       // why nothing more can be asked
 }
 
-// Agent says where an agent is, and how to talk to it.
-type Agent struct {
+// AgentServer says where an agent is, and how to talk to it.
+type AgentServer struct {
 	Addr  string // host and TCP port
 	Dev   string // the RDMA device; empty lets the agent choose
 	Token string // what the agent was started with; empty if with none
 	// Client names the program that asks. Sessions of the same client may be open at the same
 	// time, and those of different ones not.
 	Client string
-	// Timeout is how long an answer may take; 0 is DefaultTimeout.
+	// Timeout is how long an answer may take; 0 is AgentTimeout.
 	Timeout time.Duration
 }
 
-// Error is the agent's refusal of a call: Errno is what libibverbs reported.
-type Error struct {
+// AgentError is the agent's refusal of a call: Errno is what libibverbs reported.
+type AgentError struct {
 	Call  string
 	Errno syscall.Errno
 	Text  string
 }
 
-func (e *Error) Error() string { return fmt.Sprintf("agent: %s: %s", e.Call, e.Text) }
+func (e *AgentError) Error() string { return fmt.Sprintf("agent: %s: %s", e.Call, e.Text) }
 
 // Unwrap makes errors.Is(err, syscall.EINVAL) work.
-func (e *Error) Unwrap() error { return e.Errno }
+func (e *AgentError) Unwrap() error { return e.Errno }
 
-// Arg is one argument of a call.
-type Arg struct {
+// AgentArg is one argument of a call.
+type AgentArg struct {
 	Key   string
 	Value any
 }
 
-// Reply is the answer to a call.
-type Reply struct{ words []Arg }
+// AgentReply is the answer to a call.
+type AgentReply struct{ words []AgentArg }
 
-// Dial opens a session with an agent and opens the RDMA device. The session ends with ctx.
-func Dial(ctx context.Context, a Agent) (*Client, Reply, error) {
-	timeout := cmp.Or(a.Timeout, DefaultTimeout)
+// DialAgent opens a session with an agent and opens the RDMA device. The session ends with ctx.
+func DialAgent(ctx context.Context, a AgentServer) (*AgentClient, AgentReply, error) {
+	timeout := cmp.Or(a.Timeout, AgentTimeout)
 	d := net.Dialer{Timeout: timeout}
 	nc, err := d.DialContext(ctx, "tcp", a.Addr)
 	if err != nil {
-		return nil, Reply{}, fmt.Errorf("agent: %w", err)
+		return nil, AgentReply{}, fmt.Errorf("agent: %w", err)
 	}
-	c := &Client{nc: nc, r: bufio.NewReaderSize(nc, 1<<16), timeout: timeout}
+	c := &AgentClient{nc: nc, r: bufio.NewReaderSize(nc, 1<<16), timeout: timeout}
 	c.stop = context.AfterFunc(ctx, func() { nc.Close() })
 	if err := c.greet(a); err != nil {
 		c.Close()
-		return nil, Reply{}, err
+		return nil, AgentReply{}, err
 	}
-	var args []Arg
+	var args []AgentArg
 	if a.Dev != "" {
-		args = append(args, Arg{"dev", a.Dev})
+		args = append(args, AgentArg{"dev", a.Dev})
 	}
 	r, err := c.Call("open", args...)
 	if err != nil {
 		c.Close()
-		return nil, Reply{}, err
+		return nil, AgentReply{}, err
 	}
 	return c, r, nil
 }
 
 // Close ends the session.
-func (c *Client) Close() error {
+func (c *AgentClient) Close() error {
 	c.stop()
 	return c.nc.Close()
 }
 
 // Broken is the error after which nothing more can be asked: the agent has hung up, did not answer in
 // time, or not in its language. A refusal is none.
-func (c *Client) Broken() error {
+func (c *AgentClient) Broken() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.broken
 }
 
 // Call makes one request and waits for its answer.
-func (c *Client) Call(name string, args ...Arg) (Reply, error) {
+func (c *AgentClient) Call(name string, args ...AgentArg) (AgentReply, error) {
 	return c.CallWait(0, name, args...)
 }
 
 // CallWait is Call for a request that may take wait longer, in the agent.
-func (c *Client) CallWait(wait time.Duration, name string, args ...Arg) (Reply, error) {
+func (c *AgentClient) CallWait(wait time.Duration, name string, args ...AgentArg) (AgentReply, error) {
 	var b strings.Builder
 	b.WriteString(name)
 	for _, a := range args {
 		fmt.Fprintf(&b, " %s=%v", a.Key, a.Value)
 	}
 	line := b.String()
-	if len(line) >= MaxLine {
-		return Reply{}, fmt.Errorf("agent: %s: a request of %d bytes, and %d is the limit", name, len(line), MaxLine)
+	if len(line) >= AgentMaxLine {
+		return AgentReply{}, fmt.Errorf("agent: %s: a request of %d bytes, and %d is the limit", name, len(line), AgentMaxLine)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.broken != nil {
-		return Reply{}, c.broken
+		return AgentReply{}, c.broken
 	}
 	// After an error nobody knows which answer comes next.
 	answer, err := c.exchange(line, c.timeout+wait)
 	if err != nil {
 		c.broken = fmt.Errorf("agent: %s: %w", name, err)
-		return Reply{}, c.broken
+		return AgentReply{}, c.broken
 	}
 	shown := line
 	if name == "hello" {
 		shown = name // the rest has the token in it
 	}
-	r, err := parseReply(shown, answer)
-	var refusal *Error
+	r, err := parseAgentReply(shown, answer)
+	var refusal *AgentError
 	if err != nil && !errors.As(err, &refusal) {
 		c.broken = err
 	}
@@ -149,7 +149,7 @@ func (c *Client) CallWait(wait time.Duration, name string, args ...Arg) (Reply, 
 }
 
 // exchange sends a line and reads the one that answers it.
-func (c *Client) exchange(line string, limit time.Duration) (string, error) {
+func (c *AgentClient) exchange(line string, limit time.Duration) (string, error) {
 	if err := c.nc.SetDeadline(time.Now().Add(limit)); err != nil {
 		return "", err
 	}
@@ -161,8 +161,8 @@ func (c *Client) exchange(line string, limit time.Duration) (string, error) {
 		part, err := c.r.ReadSlice('\n')
 		answer = append(answer, part...)
 		switch {
-		case len(answer) > MaxLine:
-			return "", fmt.Errorf("an answer longer than %d bytes", MaxLine)
+		case len(answer) > AgentMaxLine:
+			return "", fmt.Errorf("an answer longer than %d bytes", AgentMaxLine)
 		case err == nil:
 			return Printable(strings.TrimSuffix(string(answer), "\n")), nil
 		case errors.Is(err, io.EOF):
@@ -186,7 +186,7 @@ func Printable(s string) string {
 	}, s)
 }
 
-func parseReply(call, answer string) (Reply, error) {
+func parseAgentReply(call, answer string) (AgentReply, error) {
 	if len(call) > 200 {
 		call = call[:200] + "..."
 	}
@@ -197,23 +197,23 @@ func parseReply(call, answer string) (Reply, error) {
 		if err != nil {
 			break
 		}
-		return Reply{}, &Error{Call: call, Errno: syscall.Errno(n), Text: strings.Join(f[2:], " ")}
+		return AgentReply{}, &AgentError{Call: call, Errno: syscall.Errno(n), Text: strings.Join(f[2:], " ")}
 	case len(f) >= 1 && f[0] == "ok":
-		var r Reply
+		var r AgentReply
 		for _, w := range f[1:] {
 			k, v, ok := strings.Cut(w, "=")
 			if !ok {
-				return Reply{}, fmt.Errorf("agent: %s: answer %q", call, answer)
+				return AgentReply{}, fmt.Errorf("agent: %s: answer %q", call, answer)
 			}
-			r.words = append(r.words, Arg{k, v})
+			r.words = append(r.words, AgentArg{k, v})
 		}
 		return r, nil
 	}
-	return Reply{}, fmt.Errorf("agent: %s: answer %q", call, answer)
+	return AgentReply{}, fmt.Errorf("agent: %s: answer %q", call, answer)
 }
 
 // Str returns the value of a key, or "".
-func (r Reply) Str(key string) string {
+func (r AgentReply) Str(key string) string {
 	for _, w := range r.words {
 		if w.Key == key {
 			return w.Value.(string)
@@ -223,7 +223,7 @@ func (r Reply) Str(key string) string {
 }
 
 // All returns the values of a key that occurs several times.
-func (r Reply) All(key string) []string {
+func (r AgentReply) All(key string) []string {
 	var out []string
 	for _, w := range r.words {
 		if w.Key == key {
@@ -234,7 +234,7 @@ func (r Reply) All(key string) []string {
 }
 
 // Bits returns the number at key, which must be there and have no more than so many bits.
-func (r Reply) Bits(key string, bits int) (uint64, error) {
+func (r AgentReply) Bits(key string, bits int) (uint64, error) {
 	n, err := strconv.ParseUint(r.Str(key), 0, bits)
 	if err != nil {
 		return 0, fmt.Errorf("agent: %s=%s is no number of %d bits", key, r.quoted(key), bits)
@@ -243,13 +243,13 @@ func (r Reply) Bits(key string, bits int) (uint64, error) {
 }
 
 // Num returns the number at key, or 0 if there is none.
-func (r Reply) Num(key string) uint64 {
+func (r AgentReply) Num(key string) uint64 {
 	n, _ := strconv.ParseUint(r.Str(key), 0, 64)
 	return n
 }
 
 // Map returns all keys with numbers.
-func (r Reply) Map() map[string]uint64 {
+func (r AgentReply) Map() map[string]uint64 {
 	m := map[string]uint64{}
 	for _, w := range r.words {
 		if n, err := strconv.ParseUint(w.Value.(string), 0, 64); err == nil {
@@ -259,23 +259,10 @@ func (r Reply) Map() map[string]uint64 {
 	return m
 }
 
-// WC is a work completion, as ibv_wc.
-type WC struct {
-	WRID      uint64
-	Status    int
-	Opcode    int
-	VendorErr uint32
-	ByteLen   uint32
-	QPN       uint32
-	SrcQP     uint32
-	Flags     uint32
-	Imm       uint32 // host order; the invalidated key with WithInv
-}
-
 // Poll waits until a CQ has had min completions, or the time is up, and returns what
 // there was, at most max.
-func (c *Client) Poll(cq uint64, min, max int, wait time.Duration) ([]WC, error) {
-	r, err := c.CallWait(wait, "poll", Arg{"cq", cq}, Arg{"min", min}, Arg{"max", max}, Arg{"timeout_ms", wait.Milliseconds()})
+func (c *AgentClient) Poll(cq uint64, min, max int, wait time.Duration) ([]WC, error) {
+	r, err := c.CallWait(wait, "poll", AgentArg{"cq", cq}, AgentArg{"min", min}, AgentArg{"max", max}, AgentArg{"timeout_ms", wait.Milliseconds()})
 	if err != nil {
 		return nil, err
 	}
@@ -294,9 +281,8 @@ func (c *Client) Poll(cq uint64, min, max int, wait time.Duration) ([]WC, error)
 				return nil, fmt.Errorf("agent: completion %q: %w", s, err)
 			}
 		}
-		out = append(out, WC{
-			WRID: n[0], Status: int(n[1]), Opcode: int(n[2]), VendorErr: uint32(n[3]), ByteLen: uint32(n[4]),
-			QPN: uint32(n[5]), SrcQP: uint32(n[6]), Flags: uint32(n[7]), Imm: uint32(n[8]),
+		out = append(out, WC{ // n[3] is the vendor's error
+			ID: n[0], Status: Status(n[1]), Opcode: int(n[2]), ByteLen: int(uint32(n[4])), QPN: uint32(n[5]), SrcQP: uint32(n[6]), Flags: int(uint32(n[7])), Imm: uint32(n[8]),
 		})
 	}
 	return out, nil
