@@ -3,7 +3,7 @@ package micro
 import (
 	"math"
 
-	"github.com/goroce/goroce/bench/plot"
+	"github.com/goroce/goroce/internal/report"
 )
 
 // Charts returns the charts by file name: those for which there are samples.
@@ -30,14 +30,14 @@ func (d *Data) Charts() map[string][]byte {
 }
 
 // shares shows, for each time, which part of the reactions took no longer.
-func (d *Data) shares(title, unit string, m metric) *plot.Chart {
-	c := &plot.Chart{Title: title, XLabel: unit, YLabel: "share of the reactions", LogX: true, YMax: 1}
+func (d *Data) shares(title, unit string, m metric) *report.Chart {
+	c := &report.Chart{Title: title, XLabel: unit, YLabel: "share of the reactions", LogX: true, YMax: 1}
 	for _, who := range d.Columns() {
 		samples := d.samples(m.op, m.key, who, m.of)
 		if len(samples) == 0 {
 			continue
 		}
-		s := plot.Series{Name: who}
+		s := report.Series{Name: who}
 		for i, v := range samples {
 			// A step: up at each sample, level to the next one.
 			s.X = append(s.X, v, v)
@@ -49,10 +49,10 @@ func (d *Data) shares(title, unit string, m metric) *plot.Chart {
 }
 
 // timeouts shows when a packet that is always lost was sent, from the first time on.
-func (d *Data) timeouts() *plot.Chart {
-	c := &plot.Chart{Title: "Timeouts: transmissions of a packet that is always lost", XLabel: "transmission", YLabel: "ms since the first, median"}
+func (d *Data) timeouts() *report.Chart {
+	c := &report.Chart{Title: "Timeouts: transmissions of a packet that is always lost", XLabel: "transmission", YLabel: "ms since the first, median"}
 	for _, who := range d.Columns() {
-		s := plot.Series{Name: who, X: []float64{1}, Y: []float64{0}}
+		s := report.Series{Name: who, X: []float64{1}, Y: []float64{0}}
 		for i := 1; ; i++ {
 			v := d.intervals(i, who)
 			if len(v) == 0 {
@@ -68,10 +68,10 @@ func (d *Data) timeouts() *plot.Chart {
 }
 
 // neighbours shows the victim's latency beside others with losses and without.
-func (d *Data) neighbours() *plot.Bars {
-	b := &plot.Bars{Title: "Noisy neighbours: time of a WRITE of 64 bytes to its ACK, median", YLabel: "us", LogY: true, Groups: d.Columns()}
+func (d *Data) neighbours() *report.Bars {
+	b := &report.Bars{Title: "Noisy neighbours: time of a WRITE of 64 bytes to its ACK, median", YLabel: "us", LogY: true, Groups: d.Columns()}
 	for _, x := range []struct{ name, key string }{{"others without losses", victims[0].quiet}, {"others with losses", victims[0].lossy}} {
-		s := plot.BarSeries{Name: x.name}
+		s := report.BarSeries{Name: x.name}
 		for _, who := range b.Groups {
 			v := math.NaN()
 			if samples := d.samples(noiseOp, x.key, who, requester); len(samples) > 0 {

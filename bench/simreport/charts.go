@@ -3,7 +3,7 @@ package simreport
 import (
 	"fmt"
 
-	"github.com/goroce/goroce/bench/plot"
+	"github.com/goroce/goroce/internal/report"
 )
 
 // maxPoints is how many points a line of a chart has at most: more are not
@@ -12,8 +12,8 @@ const maxPoints = 400
 
 // line reduces the samples to maxPoints by means, or by the largest of each
 // group for a queue.
-func (r *Result) line(name string, largest bool, value func(*Sample) float64) plot.Series {
-	s := plot.Series{Name: name}
+func (r *Result) line(name string, largest bool, value func(*Sample) float64) report.Series {
+	s := report.Series{Name: name}
 	group := max((len(r.Samples)+maxPoints-1)/maxPoints, 1)
 	for i := 0; i+group <= len(r.Samples); i += group {
 		sum, top := 0.0, 0.0
@@ -33,7 +33,7 @@ func (r *Result) line(name string, largest bool, value func(*Sample) float64) pl
 
 // rates is the chart of what the flows were allowed to send.
 func (r *Result) rates(title string) []byte {
-	c := plot.Chart{Title: title, XLabel: "time, ms", YLabel: "allowed rate, Gb/s", YMax: 42}
+	c := report.Chart{Title: title, XLabel: "time, ms", YLabel: "allowed rate, Gb/s", YMax: 42}
 	for i := range r.Scenario.Flows {
 		c.Series = append(c.Series, r.line(fmt.Sprintf("flow %d", i+1), false, func(s *Sample) float64 { return s.Allowed[i] }))
 	}
@@ -59,9 +59,9 @@ func (o *Outcome) Charts() map[string][]byte {
 		groups[i] = fmt.Sprintf("%d:1", k)
 	}
 	bars := func(title, label string, logY bool, yMax float64, value func(*Result) float64) []byte {
-		b := plot.Bars{Title: title, YLabel: label, LogY: logY, YMax: yMax, Groups: groups}
+		b := report.Bars{Title: title, YLabel: label, LogY: logY, YMax: yMax, Groups: groups}
 		for _, x := range schemes {
-			s := plot.BarSeries{Name: x.name}
+			s := report.BarSeries{Name: x.name}
 			for _, r := range o.Incast[x.name] {
 				s.Values = append(s.Values, value(r))
 			}
@@ -77,7 +77,7 @@ func (o *Outcome) Charts() map[string][]byte {
 		file     string
 		from, to int64 // ms
 	}{{"start", 0, 150}, {"later", 400, 500}} {
-		c := plot.Chart{
+		c := report.Chart{
 			Title:  fmt.Sprintf("One flow of an incast (dcqcn-mellanox), %d to %d ms", x.from, x.to),
 			XLabel: "time, ms", YLabel: "allowed rate, Gb/s", YMax: 8,
 		}
@@ -89,7 +89,7 @@ func (o *Outcome) Charts() map[string][]byte {
 		files["mellanox-"+x.file+".svg"] = c.SVG()
 	}
 	// The first burst, before any CNP, is up to twenty times as long.
-	q := plot.Chart{Title: "Incast: queue to the receiver (dcqcn-paper), up to 300 KB", XLabel: "time, ms", YLabel: "KB", YMax: 300}
+	q := report.Chart{Title: "Incast: queue to the receiver (dcqcn-paper), up to 300 KB", XLabel: "time, ms", YLabel: "KB", YMax: 300}
 	for i, r := range o.Incast["dcqcn-paper"] {
 		q.Series = append(q.Series, r.line(groups[i], true, kilobytes))
 	}

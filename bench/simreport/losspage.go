@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/goroce/goroce/bench/plot"
+	"github.com/goroce/goroce/internal/report"
 	"github.com/goroce/goroce/roce/verbs"
 )
 
@@ -84,11 +84,11 @@ leaves 1-p, and going back (1-p)/((1-p)+pW): a loss costs one packet, or a windo
 
 | W | lost | WRITE | SEND | READ | theory | WRITE, peer goes back | theory | times as much |
 |---|---|---|---|---|---|---|---|---|`)
-	c := plot.Chart{Title: "Goodput by loss, WRITE (dashed: theory)", XLabel: "packets lost, %", YLabel: "of the goodput without a loss", LogX: true, YMax: 1}
+	c := report.Chart{Title: "Goodput by loss, WRITE (dashed: theory)", XLabel: "packets lost, %", YLabel: "of the goodput without a loss", LogX: true, YMax: 1}
 	for _, w := range LossWindows {
-		lines := make([]plot.Series, 4)
+		lines := make([]report.Series, 4)
 		for i, s := range []string{fmt.Sprintf("W %d, selective", w), "", fmt.Sprintf("W %d, going back", w), ""} {
-			lines[i] = plot.Series{Name: s, Dashed: i%2 == 1}
+			lines[i] = report.Series{Name: s, Dashed: i%2 == 1}
 		}
 		for _, loss := range LossRates {
 			r, err := PlayLoss(w, loss)

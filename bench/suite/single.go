@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/goroce/goroce/bench/netlab"
 	"github.com/goroce/goroce/bench/node"
 	"github.com/goroce/goroce/bench/report"
 	"github.com/goroce/goroce/ib"
@@ -237,7 +236,7 @@ func (s *Suite) ethernet() error {
 		s.note("%s: not measured: needs a veth pair", report.ModeEther)
 		return nil
 	}
-	defer s.net.SetMTU(netlab.MTU)
+	defer s.net.SetMTU(vethMTU)
 	var errs error
 	for _, link := range s.o.Links {
 		var ps []*point

@@ -18,7 +18,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goroce/goroce/bench/netlab"
 	"github.com/goroce/goroce/bench/node"
 	"github.com/goroce/goroce/bench/report"
 	"github.com/goroce/goroce/ib"
@@ -68,7 +67,7 @@ const Contended = report.ItemContended
 type Suite struct {
 	o   Options
 	r   *report.Report
-	net *netlab.Net
+	net *network
 	nodes
 	free nodes // that the scheduler may move, but for Options.Pin; never changed
 }
@@ -84,8 +83,8 @@ func New(o Options, r *report.Report) (*Suite, error) {
 	s := &Suite{o: o, r: r}
 	var err error
 	if o.Loopback {
-		s.net = netlab.Loopback("as asked for")
-	} else if s.net, err = netlab.New(); err != nil {
+		s.net = loopback("as asked for")
+	} else if s.net, err = newNetwork(); err != nil {
 		return nil, err
 	}
 	a, b, err := o.places()
@@ -122,7 +121,7 @@ func (o *Options) places() (a, b node.Place, err error) {
 }
 
 // start starts nodes at their places.
-func start(net *netlab.Net, a, b node.Place) (n nodes, err error) {
+func start(net *network, a, b node.Place) (n nodes, err error) {
 	counter, err := node.NewCounter()
 	if err == nil {
 		defer counter.Close()

@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	client "github.com/goroce/goroce/conformance/verbs"
+	"github.com/goroce/goroce/conformance/peer"
 	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
@@ -103,8 +103,8 @@ func TestHello(t *testing.T) {
 // A second client has to wait until all sessions of the first have ended.
 func TestOneClient(t *testing.T) {
 	addr, _ := start(t, Config{})
-	dial := func(name string) (*client.Client, error) {
-		c, _, err := client.Dial(t.Context(), client.Agent{Addr: addr, Client: name})
+	dial := func(name string) (*peer.AgentClient, error) {
+		c, _, err := peer.DialAgent(t.Context(), peer.AgentServer{Addr: addr, Client: name})
 		return c, err
 	}
 	a1, err := dial("a")
@@ -185,7 +185,7 @@ func TestLimits(t *testing.T) {
 	other.ok("hello version=1 client=a")
 	third := talk(t, addr)
 	require.Contains(t, third.say("hello version=1 client=a"), "err 11 more than 2 sessions")
-	require.Equal(t, "", other.say("pd "+strings.Repeat("x", client.MaxLine)), "a line longer than any ends the session")
+	require.Equal(t, "", other.say("pd "+strings.Repeat("x", peer.AgentMaxLine)), "a line longer than any ends the session")
 }
 
 // Connections that say nothing, or half a line, keep no client out. Each one above the bound ends the oldest, without
@@ -272,7 +272,7 @@ func TestHangUpInAWait(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, k.Close())
 	require.Eventually(t, func() bool {
-		c, _, err := client.Dial(t.Context(), client.Agent{Addr: addr, Client: "b"})
+		c, _, err := peer.DialAgent(t.Context(), peer.AgentServer{Addr: addr, Client: "b"})
 		if err != nil {
 			return false
 		}

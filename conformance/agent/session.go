@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	client "github.com/goroce/goroce/conformance/verbs"
+	"github.com/goroce/goroce/conformance/peer"
 )
 
 // session is a connection with its objects.
@@ -23,7 +23,7 @@ type session struct {
 	objects  map[uint64]any
 	nextID   uint64
 
-	args []client.Arg
+	args []peer.AgentArg
 	out  strings.Builder
 }
 
@@ -67,7 +67,7 @@ func (s *session) readLines(to chan<- string, cancel context.CancelFunc) {
 	defer close(to)
 	defer cancel()
 	_ = s.nc.SetReadDeadline(time.Now().Add(helloTimeout))
-	in := bufio.NewReaderSize(s.nc, client.MaxLine)
+	in := bufio.NewReaderSize(s.nc, peer.AgentMaxLine)
 	for {
 		line, err := in.ReadSlice('\n')
 		if err != nil {
@@ -99,15 +99,15 @@ func (s *session) answer(line string) string {
 	s.args = s.args[:0]
 	for _, w := range words[1:] {
 		k, v, _ := strings.Cut(w, "=")
-		s.args = append(s.args, client.Arg{Key: k, Value: v})
+		s.args = append(s.args, peer.AgentArg{Key: k, Value: v})
 	}
 	s.out.Reset()
 	s.out.WriteString("ok")
 	if err := s.run(words[0]); err != nil {
 		return answerOf(err)
 	}
-	if s.out.Len() >= client.MaxLine {
-		return answerOf(refuse(emsgsize, "the answer is longer than %d bytes", client.MaxLine))
+	if s.out.Len() >= peer.AgentMaxLine {
+		return answerOf(refuse(emsgsize, "the answer is longer than %d bytes", peer.AgentMaxLine))
 	}
 	return s.out.String()
 }
@@ -149,14 +149,14 @@ func (s *session) hello() error {
 	if err != nil {
 		return err
 	}
-	if version != client.Version {
-		return refuse(eproto, "this agent speaks version %d of the protocol", client.Version)
+	if version != peer.AgentVersion {
+		return refuse(eproto, "this agent speaks version %d of the protocol", peer.AgentVersion)
 	}
 	if err := s.srv.admit(s.str("token"), s.str("client"), s.nc); err != nil {
 		return err
 	}
 	s.admitted = true
-	s.say("version=%d agent=goroce device=%s", client.Version, s.srv.cfg.Name)
+	s.say("version=%d agent=goroce device=%s", peer.AgentVersion, s.srv.cfg.Name)
 	return nil
 }
 

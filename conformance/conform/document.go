@@ -14,7 +14,7 @@ import (
 
 	"github.com/goroce/goroce/conformance/drill"
 	"github.com/goroce/goroce/conformance/matrix"
-	"github.com/goroce/goroce/conformance/verbs"
+	"github.com/goroce/goroce/conformance/peer"
 	"github.com/goroce/goroce/internal/report"
 )
 
@@ -318,7 +318,7 @@ func ReadDocument(r io.Reader) (*Document, error) {
 		return nil, fmt.Errorf("more than %d MiB", mostDocument>>20)
 	}
 	d := new(Document)
-	if err := json.Unmarshal([]byte(verbs.Printable(string(b))), d); err != nil {
+	if err := json.Unmarshal([]byte(peer.Printable(string(b))), d); err != nil {
 		return nil, fmt.Errorf("this is no JSON file of roce conform: %w", err)
 	}
 	if d.Format != documentFormat {
@@ -352,7 +352,7 @@ func (d *Document) printable() {
 			&row.Deviates, &row.Expected, &row.Came, &row.Known, &row.Ladder, &row.Feature, &row.Title, &row.Script, &row.Packets)
 	}
 	for _, s := range texts {
-		*s = verbs.Printable(*s)
+		*s = peer.Printable(*s)
 	}
 }
 

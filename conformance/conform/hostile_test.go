@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/conformance/matrix"
-	client "github.com/goroce/goroce/conformance/verbs"
+	"github.com/goroce/goroce/conformance/peer"
 	"github.com/goroce/goroce/roce/link/udp"
 	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
@@ -293,7 +293,7 @@ func TestAgentGoneInDrills(t *testing.T) {
 func TestOneOfTwoAgentsDies(t *testing.T) {
 	for which := range 2 {
 		var gone atomic.Bool
-		var agents []client.Agent
+		var agents []peer.AgentServer
 		for i := range 2 {
 			dev, err := verbs.Open(verbs.Config{Addrs: []netip.Addr{loopback(i)}, UDP: udp.Options{DisableGSO: true}})
 			require.NoError(t, err)
@@ -306,7 +306,7 @@ func TestOneOfTwoAgentsDies(t *testing.T) {
 					return answer
 				}, nil}.start(t)
 			}
-			agents = append(agents, client.Agent{Addr: at, Client: "test"})
+			agents = append(agents, peer.AgentServer{Addr: at, Client: "test"})
 		}
 		o := Options{Agents: agents, Quick: true, Lanes: 1, Only: []string{"operations/mtu 1024 size 257 ipv4"}}
 		o.OnRow = func(matrix.Row) { gone.Store(true) }

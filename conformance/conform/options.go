@@ -11,14 +11,13 @@ import (
 	"github.com/goroce/goroce/conformance/drill"
 	"github.com/goroce/goroce/conformance/matrix"
 	"github.com/goroce/goroce/conformance/peer"
-	"github.com/goroce/goroce/conformance/verbs"
 	"github.com/goroce/goroce/conformance/wirelink"
 )
 
 // Options say what to run, against whom.
 type Options struct {
 	// Agents are one agent, or two, whose devices then are put against each other.
-	Agents []verbs.Agent
+	Agents []peer.AgentServer
 	// Cable, with two agents, are the network interfaces of this machine that the one's and the other's device are plugged
 	// into: this program is the cable between them. Empty if their packets don't come by here.
 	Cable []string

@@ -12,7 +12,7 @@ import (
 
 	"github.com/goroce/goroce/conformance/agent"
 	"github.com/goroce/goroce/conformance/matrix"
-	client "github.com/goroce/goroce/conformance/verbs"
+	"github.com/goroce/goroce/conformance/peer"
 	"github.com/goroce/goroce/roce/link/udp"
 	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
@@ -43,7 +43,7 @@ func startAgent(t *testing.T, token string) string {
 }
 
 func options(addr string, only ...string) Options {
-	return Options{Agents: []client.Agent{{Addr: addr, Client: "test"}}, Addrs: []netip.Addr{loopback(0)}, Only: only, Quick: true}
+	return Options{Agents: []peer.AgentServer{{Addr: addr, Client: "test"}}, Addrs: []netip.Addr{loopback(0)}, Only: only, Quick: true}
 }
 
 // failures are the rows that failed, in words.

@@ -12,7 +12,7 @@ import (
 	"github.com/goroce/goroce/conformance/agent"
 	"github.com/goroce/goroce/conformance/drill"
 	"github.com/goroce/goroce/conformance/matrix"
-	client "github.com/goroce/goroce/conformance/verbs"
+	"github.com/goroce/goroce/conformance/peer"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/linktest"
 	"github.com/goroce/goroce/roce/link/udp"
@@ -38,7 +38,7 @@ func serveDevice(t *testing.T, dev *verbs.Device) string {
 // lost, doubled, damaged and captured there, and the checks find what is changed on the way.
 func TestCable(t *testing.T) {
 	middle := linktest.NewNamespace(t)
-	var agents []client.Agent
+	var agents []peer.AgentServer
 	for i, name := range []string{"left", "right"} {
 		end := linktest.NewNamespace(t)
 		middle.Run("ip", "link", "add", name, "mtu", "9000", "type", "veth", "peer", "name", "eth0", "mtu", "9000", "netns", end.Path())
@@ -55,7 +55,7 @@ func TestCable(t *testing.T) {
 			dev, err = verbs.Open(verbs.Config{Addrs: addrs, Link: l})
 			require.NoError(t, err)
 		})
-		agents = append(agents, client.Agent{Addr: serveDevice(t, dev), Client: "test"})
+		agents = append(agents, peer.AgentServer{Addr: serveDevice(t, dev), Client: "test"})
 	}
 	o := Options{
 		Agents: agents, Cable: []string{"left", "right"}, Quick: true, PcapDir: t.TempDir(),
@@ -90,11 +90,11 @@ func TestCable(t *testing.T) {
 
 // Without a cable what needs one is left out, and says so.
 func TestTwoAgentsWithoutCable(t *testing.T) {
-	var agents []client.Agent
+	var agents []peer.AgentServer
 	for i := range 2 {
 		dev, err := verbs.Open(verbs.Config{Addrs: []netip.Addr{loopback(i)}, UDP: udp.Options{DisableGSO: true}})
 		require.NoError(t, err)
-		agents = append(agents, client.Agent{Addr: serveDevice(t, dev), Client: "test"})
+		agents = append(agents, peer.AgentServer{Addr: serveDevice(t, dev), Client: "test"})
 	}
 	res, err := Run(t.Context(), Options{Agents: agents, Quick: true, Only: []string{"operations/size 257 ipv4", "faults/corrupt", "canaries"}})
 	require.NoError(t, err)

@@ -6,7 +6,6 @@ import (
 
 	"github.com/goroce/goroce/conformance/lab"
 	"github.com/goroce/goroce/conformance/peer"
-	"github.com/goroce/goroce/conformance/verbs"
 )
 
 // RXE is the kernel's rdma_rxe in a lab guest.
@@ -28,7 +27,7 @@ func NewRXE(ctx context.Context, g *lab.Guest) (*RXE, error) {
 		return nil, fmt.Errorf("hosts: kernel release %q: %w", g.Image.Kernel, err)
 	}
 	p.Agent, err = peer.NewAgent(ctx, peer.AgentPlace{
-		Agent: verbs.Agent{Addr: g.AgentAddr(), Dev: g.Dev}, Name: "rxe " + g.Image.KernelName(), Link: "rxe", PortName: g.Name,
+		Agent: peer.AgentServer{Addr: g.AgentAddr(), Dev: g.Dev}, Name: "rxe " + g.Image.KernelName(), Link: "rxe", PortName: g.Name,
 		Profile: peer.ProfileRXE, Addr4: g.Addr4, Addr6: g.Addr6,
 	})
 	if err != nil {

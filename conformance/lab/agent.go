@@ -12,7 +12,7 @@ import (
 
 // agentSource is the verbs agent: the only C in the project, because libibverbs is
 // the only way to the kernel's rxe. Its protocol is described in verbsd.h and spoken
-// by package verbs.
+// by package peer.
 //
 //go:embed agent/*.c agent/*.h
 var agentSource embed.FS

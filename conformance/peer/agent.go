@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/goroce/goroce/conformance/verbs"
 )
 
 // Agent is an implementation behind a verbs agent: the kernel's rxe, a network card, another
@@ -24,7 +22,7 @@ type Agent struct {
 
 // AgentPlace says where the agent is, and what is wanted of it.
 type AgentPlace struct {
-	Agent verbs.Agent
+	Agent AgentServer
 	// Name is what the peer is called; empty is what the agent says of itself.
 	Name string
 	// Link names the way to the wire; empty is "verbs".
@@ -39,7 +37,7 @@ type AgentPlace struct {
 
 // NewAgent asks an agent for its device, its addresses and what it can do.
 func NewAgent(ctx context.Context, at AgentPlace) (*Agent, error) {
-	c, dev, err := verbs.Dial(ctx, at.Agent)
+	c, dev, err := DialAgent(ctx, at.Agent)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +149,7 @@ func (p *Agent) Families() []Family {
 
 // Open starts a session with the agent.
 func (p *Agent) Open(ctx context.Context) (Session, error) {
-	c, _, err := verbs.Dial(ctx, p.at.Agent)
+	c, _, err := DialAgent(ctx, p.at.Agent)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +165,7 @@ func (p *Agent) Open(ctx context.Context) (Session, error) {
 
 type agentSession struct {
 	p   *Agent
-	c   *verbs.Client
+	c   *AgentClient
 	pd  uint64
 	ahs map[string]uint64
 }

@@ -3,8 +3,6 @@ package peer
 import (
 	"encoding/hex"
 	"strconv"
-
-	"github.com/goroce/goroce/conformance/verbs"
 )
 
 type agentMR struct {
@@ -14,14 +12,14 @@ type agentMR struct {
 }
 
 func (s *agentSession) MR(n int, access Access) (MR, error) {
-	b, err := s.c.Call("buf", verbs.Arg{Key: "len", Value: n})
+	b, err := s.c.Call("buf", AgentArg{Key: "len", Value: n})
 	if err != nil {
 		return nil, err
 	}
 	if !s.p.caps.Flush {
 		access &^= AccessFlush
 	}
-	r, err := s.c.Call("mr", verbs.Arg{Key: "pd", Value: s.pd}, verbs.Arg{Key: "buf", Value: b.Num("id")}, verbs.Arg{Key: "access", Value: uint32(access)})
+	r, err := s.c.Call("mr", AgentArg{Key: "pd", Value: s.pd}, AgentArg{Key: "buf", Value: b.Num("id")}, AgentArg{Key: "access", Value: uint32(access)})
 	if err != nil {
 		return nil, err
 	}
@@ -39,14 +37,14 @@ func (s *agentSession) MR(n int, access Access) (MR, error) {
 }
 
 func (m *agentMR) Fill(off, n int, seed uint64, base int) error {
-	_, err := m.s.c.Call("fill", verbs.Arg{Key: "buf", Value: m.buf}, verbs.Arg{Key: "off", Value: off}, verbs.Arg{Key: "len", Value: n},
-		verbs.Arg{Key: "seed", Value: seed}, verbs.Arg{Key: "base", Value: base})
+	_, err := m.s.c.Call("fill", AgentArg{Key: "buf", Value: m.buf}, AgentArg{Key: "off", Value: off}, AgentArg{Key: "len", Value: n},
+		AgentArg{Key: "seed", Value: seed}, AgentArg{Key: "base", Value: base})
 	return err
 }
 
 func (m *agentMR) Check(off, n int, seed uint64, base int) (int, error) {
-	r, err := m.s.c.Call("check", verbs.Arg{Key: "buf", Value: m.buf}, verbs.Arg{Key: "off", Value: off}, verbs.Arg{Key: "len", Value: n},
-		verbs.Arg{Key: "seed", Value: seed}, verbs.Arg{Key: "base", Value: base})
+	r, err := m.s.c.Call("check", AgentArg{Key: "buf", Value: m.buf}, AgentArg{Key: "off", Value: off}, AgentArg{Key: "len", Value: n},
+		AgentArg{Key: "seed", Value: seed}, AgentArg{Key: "base", Value: base})
 	if err != nil {
 		return 0, err
 	}
@@ -55,12 +53,12 @@ func (m *agentMR) Check(off, n int, seed uint64, base int) (int, error) {
 }
 
 func (m *agentMR) Write(off int, b []byte) error {
-	_, err := m.s.c.Call("write", verbs.Arg{Key: "buf", Value: m.buf}, verbs.Arg{Key: "off", Value: off}, verbs.Arg{Key: "hex", Value: hex.EncodeToString(b)})
+	_, err := m.s.c.Call("write", AgentArg{Key: "buf", Value: m.buf}, AgentArg{Key: "off", Value: off}, AgentArg{Key: "hex", Value: hex.EncodeToString(b)})
 	return err
 }
 
 func (m *agentMR) Read(off, n int) ([]byte, error) {
-	r, err := m.s.c.Call("read", verbs.Arg{Key: "buf", Value: m.buf}, verbs.Arg{Key: "off", Value: off}, verbs.Arg{Key: "len", Value: n})
+	r, err := m.s.c.Call("read", AgentArg{Key: "buf", Value: m.buf}, AgentArg{Key: "off", Value: off}, AgentArg{Key: "len", Value: n})
 	if err != nil {
 		return nil, err
 	}
@@ -68,16 +66,16 @@ func (m *agentMR) Read(off, n int) ([]byte, error) {
 }
 
 func (m *agentMR) Dereg() error {
-	if _, err := m.s.c.Call("free", verbs.Arg{Key: "mr", Value: m.id}); err != nil {
+	if _, err := m.s.c.Call("free", AgentArg{Key: "mr", Value: m.id}); err != nil {
 		return err
 	}
-	_, err := m.s.c.Call("free", verbs.Arg{Key: "buf", Value: m.buf})
+	_, err := m.s.c.Call("free", AgentArg{Key: "buf", Value: m.buf})
 	return err
 }
 
 func (q *agentQP) BindWindow(mr MR, off, n int, access Access) (uint32, error) {
 	const type2 = 2
-	r, err := q.s.c.Call("mw", verbs.Arg{Key: "pd", Value: q.s.pd}, verbs.Arg{Key: "type", Value: type2})
+	r, err := q.s.c.Call("mw", AgentArg{Key: "pd", Value: q.s.pd}, AgentArg{Key: "type", Value: type2})
 	if err != nil {
 		return 0, err
 	}
@@ -87,9 +85,9 @@ func (q *agentQP) BindWindow(mr MR, off, n int, access Access) (uint32, error) {
 	}
 	old := uint32(had)
 	rkey := old&^0xff | (old+1)&0xff // as ibv_inc_rkey
-	_, err = q.s.c.Call("post_send", verbs.Arg{Key: "qp", Value: q.id}, verbs.Arg{Key: "opcode", Value: int(OpBindMW)}, verbs.Arg{Key: "flags", Value: FlagSignaled},
-		verbs.Arg{Key: "mw", Value: r.Num("id")}, verbs.Arg{Key: "mr", Value: mr.(*agentMR).id}, verbs.Arg{Key: "rkey", Value: rkey},
-		verbs.Arg{Key: "off", Value: off}, verbs.Arg{Key: "len", Value: n}, verbs.Arg{Key: "access", Value: uint32(access)})
+	_, err = q.s.c.Call("post_send", AgentArg{Key: "qp", Value: q.id}, AgentArg{Key: "opcode", Value: int(OpBindMW)}, AgentArg{Key: "flags", Value: FlagSignaled},
+		AgentArg{Key: "mw", Value: r.Num("id")}, AgentArg{Key: "mr", Value: mr.(*agentMR).id}, AgentArg{Key: "rkey", Value: rkey},
+		AgentArg{Key: "off", Value: off}, AgentArg{Key: "len", Value: n}, AgentArg{Key: "access", Value: uint32(access)})
 	if err != nil {
 		return 0, err
 	}

@@ -3,8 +3,6 @@ package peer
 import (
 	"fmt"
 	"net/netip"
-
-	"github.com/goroce/goroce/conformance/verbs"
 )
 
 type agentQP struct {
@@ -38,13 +36,13 @@ func (s *agentSession) QP(cfg QPConfig) (QP, error) {
 		cq *uint64
 		n  int
 	}{{&q.sendCQ, sw + 1}, {&q.recvCQ, rw + 1}} {
-		r, err := s.c.Call("cq", verbs.Arg{Key: "cqe", Value: x.n})
+		r, err := s.c.Call("cq", AgentArg{Key: "cqe", Value: x.n})
 		if err != nil {
 			return nil, err
 		}
 		*x.cq = r.Num("id")
 	}
-	args := []verbs.Arg{{Key: "pd", Value: s.pd}, {Key: "type", Value: cfg.Type}, {Key: "send_cq", Value: q.sendCQ}, {Key: "recv_cq", Value: q.recvCQ},
+	args := []AgentArg{{Key: "pd", Value: s.pd}, {Key: "type", Value: cfg.Type}, {Key: "send_cq", Value: q.sendCQ}, {Key: "recv_cq", Value: q.recvCQ},
 		{Key: "max_send_wr", Value: sw}, {Key: "max_recv_wr", Value: rw}, {Key: "max_send_sge", Value: def(cfg.MaxSGE, 4)}, {Key: "max_recv_sge", Value: def(cfg.MaxSGE, 4)}}
 	if cfg.Type == RC {
 		ops := opsRC
@@ -55,7 +53,7 @@ func (s *agentSession) QP(cfg QPConfig) (QP, error) {
 			ops |= opsAtomicWrite
 		}
 		if ops != opsRC {
-			args = append(args, verbs.Arg{Key: "ops", Value: ops})
+			args = append(args, AgentArg{Key: "ops", Value: ops})
 		}
 	}
 	r, err := s.c.Call("qp", args...)
@@ -71,11 +69,11 @@ func (s *agentSession) QP(cfg QPConfig) (QP, error) {
 	if !s.p.caps.Flush {
 		access &^= AccessFlush
 	}
-	init := []verbs.Arg{{Key: "qp", Value: q.id}, {Key: "state", Value: int(StateInit)}, {Key: "pkey_index", Value: 0}, {Key: "port", Value: 1}}
+	init := []AgentArg{{Key: "qp", Value: q.id}, {Key: "state", Value: int(StateInit)}, {Key: "pkey_index", Value: 0}, {Key: "port", Value: 1}}
 	if cfg.Type == UD {
-		init = append(init, verbs.Arg{Key: "qkey", Value: cfg.QKey})
+		init = append(init, AgentArg{Key: "qkey", Value: cfg.QKey})
 	} else {
-		init = append(init, verbs.Arg{Key: "access", Value: uint32(access)})
+		init = append(init, AgentArg{Key: "access", Value: uint32(access)})
 	}
 	_, err = s.c.Call("modify", init...)
 	return q, err
@@ -107,20 +105,20 @@ func (q *agentQP) ConnectTo(c Conn, to State) error {
 	if to == StateInit {
 		return nil // as QP left it
 	}
-	rtr := []verbs.Arg{{Key: "qp", Value: q.id}, {Key: "state", Value: int(StateRTR)}}
-	rts := []verbs.Arg{{Key: "qp", Value: q.id}, {Key: "state", Value: int(StateRTS)}, {Key: "sq_psn", Value: c.SQPSN}}
+	rtr := []AgentArg{{Key: "qp", Value: q.id}, {Key: "state", Value: int(StateRTR)}}
+	rts := []AgentArg{{Key: "qp", Value: q.id}, {Key: "state", Value: int(StateRTS)}, {Key: "sq_psn", Value: c.SQPSN}}
 	if q.cfg.Type != UD {
 		mtu, err := mtuCode(c.MTU)
 		if err != nil {
 			return err
 		}
-		rtr = append(rtr, verbs.Arg{Key: "path_mtu", Value: mtu}, verbs.Arg{Key: "dest_qpn", Value: c.RemoteQPN}, verbs.Arg{Key: "rq_psn", Value: c.RQPSN},
-			verbs.Arg{Key: "dgid", Value: gid(c.Remote)}, verbs.Arg{Key: "sgid_index", Value: q.s.p.gids[c.Family]}, verbs.Arg{Key: "flow_label", Value: c.FlowLabel})
+		rtr = append(rtr, AgentArg{Key: "path_mtu", Value: mtu}, AgentArg{Key: "dest_qpn", Value: c.RemoteQPN}, AgentArg{Key: "rq_psn", Value: c.RQPSN},
+			AgentArg{Key: "dgid", Value: gid(c.Remote)}, AgentArg{Key: "sgid_index", Value: q.s.p.gids[c.Family]}, AgentArg{Key: "flow_label", Value: c.FlowLabel})
 	}
 	if q.cfg.Type == RC {
-		rtr = append(rtr, verbs.Arg{Key: "max_dest_rd_atomic", Value: c.MaxDestRdAtomic}, verbs.Arg{Key: "min_rnr_timer", Value: c.MinRNRTimer})
-		rts = append(rts, verbs.Arg{Key: "timeout", Value: c.Timeout}, verbs.Arg{Key: "retry_cnt", Value: c.RetryCnt},
-			verbs.Arg{Key: "rnr_retry", Value: c.RNRRetry}, verbs.Arg{Key: "max_rd_atomic", Value: c.MaxRdAtomic})
+		rtr = append(rtr, AgentArg{Key: "max_dest_rd_atomic", Value: c.MaxDestRdAtomic}, AgentArg{Key: "min_rnr_timer", Value: c.MinRNRTimer})
+		rts = append(rts, AgentArg{Key: "timeout", Value: c.Timeout}, AgentArg{Key: "retry_cnt", Value: c.RetryCnt},
+			AgentArg{Key: "rnr_retry", Value: c.RNRRetry}, AgentArg{Key: "max_rd_atomic", Value: c.MaxRdAtomic})
 	}
 	if _, err := q.s.c.Call("modify", rtr...); err != nil || to == StateRTR {
 		return err
@@ -130,23 +128,23 @@ func (q *agentQP) ConnectTo(c Conn, to State) error {
 }
 
 func (q *agentQP) SetState(s State) error {
-	_, err := q.s.c.Call("modify", verbs.Arg{Key: "qp", Value: q.id}, verbs.Arg{Key: "state", Value: int(s)})
+	_, err := q.s.c.Call("modify", AgentArg{Key: "qp", Value: q.id}, AgentArg{Key: "state", Value: int(s)})
 	return err
 }
 
 func (q *agentQP) State() (State, error) {
-	r, err := q.s.c.Call("query", verbs.Arg{Key: "qp", Value: q.id})
+	r, err := q.s.c.Call("query", AgentArg{Key: "qp", Value: q.id})
 	return State(r.Num("state")), err
 }
 
 func (q *agentQP) Close() error {
-	for _, x := range []verbs.Arg{{Key: "qp", Value: q.id}, {Key: "cq", Value: q.sendCQ}, {Key: "cq", Value: q.recvCQ}} {
+	for _, x := range []AgentArg{{Key: "qp", Value: q.id}, {Key: "cq", Value: q.sendCQ}, {Key: "cq", Value: q.recvCQ}} {
 		if _, err := q.s.c.Call("free", x); err != nil {
 			return err
 		}
 	}
 	for _, w := range q.windows {
-		if _, err := q.s.c.Call("free", verbs.Arg{Key: "mw", Value: w}); err != nil {
+		if _, err := q.s.c.Call("free", AgentArg{Key: "mw", Value: w}); err != nil {
 			return err
 		}
 	}

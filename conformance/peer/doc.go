@@ -6,6 +6,12 @@
 // The numbers are those of libibverbs, restated here so that no check depends on the
 // code under test for its idea of what a status or an opcode is.
 //
+// # Agents
+//
+// An AgentClient turns calls into the lines of a verbs agent, in C (verbsd) or in Go (package agent), and
+// back; lab/agent/verbsd.h describes them. It is one session: its end frees every object that it made.
+// Calls from several goroutines are serialised.
+//
 // # Memory
 //
 // Contents are made and checked where the memory is, by a pattern that depends on a

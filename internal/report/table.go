@@ -1,4 +1,6 @@
-// Package report is what reports have in common: tables in Markdown, outcomes and their counts.
+// Package report is what reports have in common: tables in Markdown, charts as SVG ([Chart], [Bars]),
+// outcomes and their counts. A chart is a function of the data alone, so that one that is made again
+// from the same figures shows no difference, and small enough to be committed.
 package report
 
 import (

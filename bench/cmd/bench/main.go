@@ -18,7 +18,6 @@ import (
 
 	"github.com/goroce/goroce/bench/attack"
 	"github.com/goroce/goroce/bench/guests"
-	"github.com/goroce/goroce/bench/netlab"
 	"github.com/goroce/goroce/bench/node"
 	"github.com/goroce/goroce/bench/paths"
 	"github.com/goroce/goroce/bench/report"
@@ -148,7 +147,7 @@ func run() error {
 		}
 	}
 	if !*loopback {
-		netlab.Enter()
+		suite.Enter()
 	}
 	r := &report.Report{Command: command(), Items: o.Items, Rounds: *rounds, RoundMs: *ms}
 	watch, err := suite.Watch(&r.Machine)

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/goroce/goroce/bench/netlab"
 	"github.com/goroce/goroce/bench/paths"
 	"github.com/goroce/goroce/bench/suite"
 )
@@ -27,7 +26,7 @@ const (
 
 // overPaths measures over links that are not perfect.
 func overPaths(dir string, only *regexp.Regexp, rounds, ms int) error {
-	netlab.Enter()
+	suite.Enter()
 	o := paths.Options{
 		Only: only, Rounds: rounds, Warm: pathWarm, Time: pathTime, Seed: 1,
 		Logf: func(f string, a ...any) { fmt.Fprintf(os.Stderr, f+"\n", a...) },

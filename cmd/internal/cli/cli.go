@@ -11,16 +11,14 @@ import (
 
 	"github.com/goroce/goroce/cmd/internal/conform"
 	"github.com/goroce/goroce/cmd/internal/demo"
-	"github.com/goroce/goroce/cmd/internal/devinfo"
 	"github.com/goroce/goroce/cmd/internal/doctor"
 	"github.com/goroce/goroce/cmd/internal/dump"
 	"github.com/goroce/goroce/cmd/internal/explain"
 	"github.com/goroce/goroce/cmd/internal/getopt"
+	"github.com/goroce/goroce/cmd/internal/ibverbs"
 	"github.com/goroce/goroce/cmd/internal/lesson"
 	"github.com/goroce/goroce/cmd/internal/perftest"
-	"github.com/goroce/goroce/cmd/internal/pingpong"
 	"github.com/goroce/goroce/cmd/internal/rdmacm"
-	"github.com/goroce/goroce/cmd/internal/rstream"
 	"github.com/goroce/goroce/cmd/internal/run"
 	"github.com/goroce/goroce/cmd/internal/statcmd"
 	"github.com/goroce/goroce/cmd/internal/tool"
@@ -40,15 +38,13 @@ var errInterrupted = errors.New("interrupted")
 
 // Commands returns all subcommands in the order of the help text.
 func Commands() []tool.Command {
-	all := []tool.Command{conform.Command(), demo.Command(), devinfo.Command(), doctor.Command(), dump.Command(), explain.Command(), lesson.Command(), run.Command(), statcmd.Command(), wire.Command()}
-	for _, k := range pingpong.Kinds() {
-		all = append(all, pingpong.Command(k))
-	}
+	all := []tool.Command{conform.Command(), demo.Command(), ibverbs.Devinfo(), doctor.Command(), dump.Command(), explain.Command(), lesson.Command(), run.Command(), statcmd.Command(), wire.Command()}
+	all = append(all, ibverbs.Pingpongs()...)
 	for _, t := range perftest.Tests() {
 		all = append(all, perftest.Command(t))
 	}
 	all = append(all, rdmacm.Commands()...)
-	return append(all, rstream.Command(), rstream.MappedCommand(), versionCommand(), completionCommand())
+	return append(all, versionCommand(), completionCommand())
 }
 
 // Main runs the program with the arguments after its name and returns its exit

@@ -15,7 +15,7 @@ import (
 	"github.com/goroce/goroce/cmd/internal/getopt"
 	"github.com/goroce/goroce/cmd/internal/tool"
 	"github.com/goroce/goroce/conformance/agent"
-	"github.com/goroce/goroce/conformance/verbs"
+	"github.com/goroce/goroce/conformance/peer"
 )
 
 const agentUsage = `conform agent: goroce as the peer of "roce conform" on another machine, until interrupted
@@ -120,7 +120,7 @@ func newToken() (string, error) {
 
 // selfAgent is the agent of another process of this program.
 type selfAgent struct {
-	verbs.Agent
+	peer.AgentServer
 	local []netip.Addr // for this side
 }
 

@@ -106,7 +106,7 @@ func (o *options) run(ctx context.Context, env *tool.Env, c conform.Options) err
 			return fail(err)
 		}
 		defer end()
-		c.Agents, c.Addrs = append(c.Agents, agent.Agent), agent.local
+		c.Agents, c.Addrs = append(c.Agents, agent.AgentServer), agent.local
 	}
 	start := time.Now()
 	c.Logf = func(format string, args ...any) {

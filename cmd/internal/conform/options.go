@@ -12,7 +12,6 @@ import (
 	"github.com/goroce/goroce/conformance/conform"
 	"github.com/goroce/goroce/conformance/drill"
 	"github.com/goroce/goroce/conformance/peer"
-	"github.com/goroce/goroce/conformance/verbs"
 )
 
 // tokenEnv in the environment is --token, for where command lines can be read by others.
@@ -111,7 +110,7 @@ func (o *options) conform() (c conform.Options, err error) {
 			if _, _, err := net.SplitHostPort(a); err != nil {
 				return c, getopt.Misuse("--agent: %w", err)
 			}
-			c.Agents = append(c.Agents, verbs.Agent{Addr: a, Dev: o.dev, Token: o.tokenOr(), Timeout: o.answer})
+			c.Agents = append(c.Agents, peer.AgentServer{Addr: a, Dev: o.dev, Token: o.tokenOr(), Timeout: o.answer})
 		}
 	}
 	if o.cable != "" {

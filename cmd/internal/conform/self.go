@@ -11,7 +11,6 @@ import (
 
 	"github.com/goroce/goroce/cmd/internal/tool"
 	"github.com/goroce/goroce/conformance/peer"
-	"github.com/goroce/goroce/conformance/verbs"
 	"github.com/goroce/goroce/roce/link/udp"
 )
 
@@ -97,5 +96,5 @@ func startSelf(ctx context.Context, env *tool.Env, link string, answer time.Dura
 		end()
 		return nil, nil, err
 	}
-	return &selfAgent{verbs.Agent{Addr: addr, Token: token, Timeout: answer}, local}, end, nil
+	return &selfAgent{peer.AgentServer{Addr: addr, Token: token, Timeout: answer}, local}, end, nil
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/goroce/goroce/cmd/internal/tool"
 	"github.com/goroce/goroce/ib"
 )
 
@@ -18,7 +19,7 @@ func checkAddress(v *view) (out []Finding) {
 		n += len(usable)
 		var gids []string
 		for _, a := range usable {
-			gids = append(gids, gidText(a))
+			gids = append(gids, tool.GIDText(a))
 		}
 		switch {
 		case len(gids) > 0 && f.Loopback && !v.named:
@@ -53,13 +54,6 @@ func (v *view) otherInterface() []string {
 		}
 	}
 	return []string{"ip link   # there is no other interface here"}
-}
-
-func gidText(a netip.Addr) string {
-	if a.Is4() {
-		return "::ffff:" + a.String()
-	}
-	return a.String()
 }
 
 // Flags of IPv6 addresses (linux/if_addr.h).

@@ -18,6 +18,8 @@ func Commands() []tool.Command {
 		command("cmtime", "how long connecting takes, step by step, as cmtime", newTiming),
 		command("rdma_server", "one message each way, as rdma_server", newEndpointServer),
 		command("rdma_client", "one message each way, as rdma_client", newEndpointClient),
+		command("rstream", "streams over rsocket back and forth, as rstream", newStream),
+		command("riostream", "writes into mappings over rsocket back and forth, as riostream", newMappedStream),
 	}
 }
 

@@ -17,7 +17,6 @@ import (
 	"github.com/goroce/goroce/conformance/lab/wire"
 	"github.com/goroce/goroce/conformance/matrix"
 	"github.com/goroce/goroce/conformance/peer"
-	client "github.com/goroce/goroce/conformance/verbs"
 	"github.com/goroce/goroce/conformance/wirelink"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/udp"
@@ -81,9 +80,9 @@ func serve(t *testing.T, at netip.Addr) string {
 
 // Some rows of each group, run by this program and by "roce conform" against the same peer, have the same results.
 func TestConformGivesTheResults(t *testing.T) {
-	at := client.Agent{Addr: serve(t, loopback(1)), Client: "test"}
+	at := peer.AgentServer{Addr: serve(t, loopback(1)), Client: "test"}
 	o := conform.Options{
-		Agents: []client.Agent{at}, Addrs: []netip.Addr{loopback(0)}, Quick: true,
+		Agents: []peer.AgentServer{at}, Addrs: []netip.Addr{loopback(0)}, Quick: true,
 		Only: []string{"operations/size 257 ipv4", "operations/size 1 ipv6", "errors/success", "errors/rkey", "faults/corrupt", "canaries"},
 	}
 	chosen, err := conform.List(o)

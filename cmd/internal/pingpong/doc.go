@@ -1,9 +1,0 @@
-// Package pingpong is rc_pingpong, uc_pingpong, ud_pingpong and srq_pingpong:
-// the examples of rdma-core (ibv_rc_pingpong and so on), either side of which
-// may be the original.
-//
-// The two sides tell each other QP number, first PSN and GID over TCP, and then
-// SEND a message back and forth. The server connects its QP before it answers
-// the client, and the client starts once it has the answer, so that no first
-// message finds a QP that is not ready.
-package pingpong
