@@ -193,6 +193,15 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
+// Before Linux 6.8 the verifier lets only a process with CAP_PERFMON store into what it takes for a
+// spilled register.
+func TestNeedsNoPerfmon(t *testing.T) {
+	linktest.NewNet(t, 1500) // skips without privileges
+	n, err := xdp.StoresIntoSpills()
+	require.NoError(t, err)
+	require.Zero(t, n)
+}
+
 // Without the memory for the frames the error says what to do, and nothing is left
 // of the tries.
 func TestNoMemory(t *testing.T) {
