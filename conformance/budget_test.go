@@ -61,7 +61,7 @@ var lineBudgets = map[string]int{
 	"roce/rsocket":        6190,
 	"roce/analyse":        9040,
 	"roce/internal/shard": 3450,
-	"roce/internal/slots": 2240,
+	"roce/internal/slots": 2250,
 	"roce/link":           18328,
 	"cmd/internal":        26165,
 	"cmd/verbs":           5470,
