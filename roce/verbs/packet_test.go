@@ -47,6 +47,10 @@ func TestVeth(t *testing.T) {
 		{a: "udp", b: "packet"},
 		{a: "udp", b: "packet", noGSO: true},
 	} {
+		if linktest.Before(t, 6, 2) && !c.noGSO && (c.a == "udp" || c.b == "udp") {
+			t.Log("before Linux 6.2 runs of a udp link are lost on the way to a packet link: not tested")
+			continue
+		}
 		name := c.a + "-" + c.b
 		for text, on := range map[string]bool{" IPv6": c.ip6, " no GSO": c.noGSO} {
 			if on {
@@ -65,7 +69,10 @@ func TestVeth(t *testing.T) {
 			exercise(t, a, b, exerciseSizes)
 			for _, e := range []*end{a, b} {
 				s := e.d.LinkStats()
-				require.Zero(t, s.RxICRC+s.RxMalformed+s.RxTruncated+s.TxUnreachable+s.GSOFallbacks)
+				require.Zero(t, s.RxICRC+s.RxMalformed+s.RxTruncated+s.TxUnreachable)
+				if e.d == a.d && c.a == "udp" || e.d == b.d && c.b == "udp" || !linktest.Before(t, 6, 2) {
+					require.Zero(t, s.GSOFallbacks) // the packet link finds out by its first run
+				}
 			}
 			if c.a == "packet" && c.b == "packet" {
 				require.Equal(t, 32, a.d.Capabilities().ICRCBits)

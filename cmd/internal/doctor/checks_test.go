@@ -306,6 +306,9 @@ var sick = []struct {
 		no := error(unix.EOPNOTSUPP)
 		h.features = map[uint32]error{unix.ETHTOOL_GGRO: no, unix.ETHTOOL_GGSO: no, unix.ETHTOOL_GTXCSUM: no, unix.ETHTOOL_GRXCSUM: no}
 	}, Unknown, "does not tell", ""},
+	{"runs to a packet link", "offloads", func(h *host) { h.veth("6.1.0-56-amd64", "on") }, Note, "6.1 loses runs of packets that a udp link here sends to packet links and xdp links", "ethtool -K eth0 tx-udp-segmentation off"},
+	{"runs to an xdp link", "offloads", func(h *host) { h.veth("6.2.0", "on") }, Note, "sends to xdp links in generic mode", "tx-udp-segmentation off"},
+	{"no ethtool", "offloads", func(h *host) { h.veth("5.15.0", "") }, Note, "5.15 loses runs", "tx-udp-segmentation off"},
 
 	{"no ECN", "ecn", func(h *host) { h.caps.ECN = false }, Warn, "neither set nor read", ""},
 	{"ECN not tried", "ecn", func(h *host) { h.open = map[string]error{"10.0.0.1": unix.EPERM} }, Unknown, "no device could be opened", ""},
@@ -406,6 +409,35 @@ func TestEveryCheckHasASickMachine(t *testing.T) {
 	}
 	for _, c := range checks {
 		require.True(t, bad[c.name], c.name)
+	}
+}
+
+// veth makes a machine with this kernel and a virtual interface, of which ethtool says whether runs leave whole.
+func (h *host) veth(release, segmentation string) *host {
+	delete(h.files, "sys/class/net/eth0/device/numa_node")
+	h.set("proc/sys/kernel/osrelease", release)
+	if segmentation != "" {
+		h.commands["ethtool -k eth0"] = "Features for eth0:\ntx-gso-partial: off [fixed]\ntx-udp-segmentation: " + segmentation + "\n"
+	}
+	return h
+}
+
+// Of runs that arrive nothing is said.
+func TestRunsArrive(t *testing.T) {
+	card := healthy()
+	card.set("proc/sys/kernel/osrelease", "6.1.0")
+	for name, h := range map[string]*host{
+		"new kernel": healthy().veth("6.6.0-rc1+", "on"),
+		"cut up":     healthy().veth("6.1.0", "off"),
+		"card":       card,
+		"no version": healthy().veth("odd", "on"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			all, err := examine(t.Context(), h.system(), target{}, []string{"offloads"})
+			require.NoError(t, err)
+			require.Len(t, all, 1)
+			require.Equal(t, OK, all[0].Level)
+		})
 	}
 }
 

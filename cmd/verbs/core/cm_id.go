@@ -41,7 +41,7 @@ type cmID struct {
 	spoke     bool           // a connection was asked for, by either side
 	listening int            // parts that do
 	closed    bool
-	held      time.Duration         // how long its end waits the next time: see hold
+	held      time.Duration         // how long its end waits the next time: see cm_hold.go
 	groups    map[netip.Addr]uint64 // cookies of those that were joined
 
 	// Options, which are those of parts that are still to be made.
@@ -233,31 +233,6 @@ func goroce_cm_migrate_id(handle, channel C.goroce_handle) C.int {
 func goroce_cm_write_event(handle C.goroce_handle, kind C.uint32_t, status C.int32_t, arg C.uint64_t) C.int {
 	return withID(handle, func(id *cmID) C.int {
 		id.ch.addExtra(cmExtra{id: id, kind: kind, status: status, arg: arg})
-		return 0
-	})
-}
-
-// maxHeld bounds a wait of hold. All of them together take nearly twice as long.
-const maxHeld = 64 * time.Millisecond
-
-// A program that looks for completions and then for events, and has no CPU in between, may see that
-// its peer has gone before the last message. If it then ends the queue pair, that message is lost.
-// So DISCONNECTED waits until the program has polled, but not for long: it need not poll.
-//
-//export goroce_cm_hold
-func goroce_cm_hold(handle C.goroce_handle) C.int {
-	return withID(handle, func(id *cmID) C.int {
-		id.held = max(2*id.held, time.Millisecond)
-		if id.held > maxHeld {
-			return C.int(syscall.EAGAIN)
-		}
-		time.AfterFunc(id.held, func() {
-			id.mu.Lock()
-			defer id.mu.Unlock()
-			if !id.closed {
-				id.ch.addExtra(cmExtra{id: id, kind: C.RDMA_CM_EVENT_DISCONNECTED})
-			}
-		})
 		return 0
 	})
 }

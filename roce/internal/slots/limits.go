@@ -39,6 +39,9 @@ const (
 	maxHolders = Count
 	// meetPause is the wait between two tries.
 	meetPause = time.Millisecond
+	// lookShare is how much longer than a look the pause after it is, up to maxPause.
+	lookShare = 10
+	maxPause  = 5 * time.Second
 	// exhaustedPause is the wait when a process has no descriptors left to accept with.
 	exhaustedPause = 10 * time.Millisecond
 	// backlog is how many processes may wait to connect.

@@ -12,7 +12,7 @@ import (
 // meet returns the set of an address. It gets the set from a process that has the address, or makes
 // it.
 func meet(a Address) (*set, error) {
-	m := meeting{a: a, start: time.Now()}
+	m := meeting{a: a, start: time.Now(), pause: glance}
 	for {
 		fds, err := m.try()
 		switch {
@@ -37,6 +37,8 @@ type meeting struct {
 	start time.Time
 	since time.Time // when all of them were first seen to stand still
 
+	pause time.Duration // before the next look for another way
+	look  time.Time     // when that is
 }
 
 func (m *meeting) try() (fds [numFDs]int, err error) {
@@ -67,12 +69,16 @@ func (m *meeting) try() (fds [numFDs]int, err error) {
 // wait waits for the answer and looks for other ways meanwhile: the processes that have the address
 // may stand still, or get no CPU.
 func (m *meeting) wait(c int) (fds [numFDs]int, err error) {
-	for pause := glance; ; pause = min(2*pause, longGlance) {
+	for {
 		if c < 0 {
 			time.Sleep(meetPause) // the queue is full; a place comes free when one of the processes answers
-		} else if readable(c, pause) {
+			if time.Now().Before(m.look) {
+				return fds, errAgain
+			}
+		} else if readable(c, m.pause) {
 			return take(c)
 		}
+		began := time.Now()
 		listeners := m.a.listeners()
 		if fds, err = borrow(listeners); err == nil {
 			return fds, nil
@@ -82,6 +88,8 @@ func (m *meeting) wait(c int) (fds [numFDs]int, err error) {
 		}
 		holders, still := holdersOf(listeners)
 		now := time.Now()
+		m.pause = nextPause(m.pause, now.Sub(began))
+		m.look = now.Add(m.pause)
 		if !still {
 			m.since = time.Time{}
 		} else if m.since.IsZero() {
@@ -94,6 +102,13 @@ func (m *meeting) wait(c int) (fds [numFDs]int, err error) {
 			return fds, errAgain
 		}
 	}
+}
+
+// nextPause returns the pause after a look, which reads what each process has open, and takes long
+// where devices hold many descriptors. If that did not count, those who wait would take the CPU
+// from the one who answers.
+func nextPause(pause, took time.Duration) time.Duration {
+	return max(min(2*pause, longGlance), min(lookShare*took, maxPause))
 }
 
 // holdersOf returns the processes that have the address, as far as the kernel shows them, and

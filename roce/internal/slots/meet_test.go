@@ -312,3 +312,18 @@ func TestFewDescriptors(t *testing.T) {
 		require.Contains(t, string(out), "ulimit -n", what)
 	}
 }
+
+// Looks that take long are rare.
+func TestPause(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct{ pause, took, want time.Duration }{
+		{100 * ms, ms, 200 * ms},
+		{400 * ms, ms, 500 * ms},
+		{500 * ms, ms, 500 * ms},
+		{100 * ms, 100 * ms, 1000 * ms},
+		{1000 * ms, ms, 500 * ms},
+		{100 * ms, 2000 * ms, 5000 * ms},
+	} {
+		require.Equal(t, c.want, nextPause(c.pause, c.took), "%+v", c)
+	}
+}

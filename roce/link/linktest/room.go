@@ -30,6 +30,9 @@ func RunRoom(t *testing.T, p Pair) {
 			if in.perPacket == 0 && in.perByte == 0 {
 				return // they take what packets by themselves do
 			}
+			if in.at > 1 && NoRuns(t, p.A) {
+				t.Skip("before Linux 6.2 a packet link sends no runs")
+			}
 			Drain(t, p.B)
 			n := room.Size / (in.perPacket + in.perByte*bytes) / in.at * in.at
 			require.Greater(t, n, 2*run)

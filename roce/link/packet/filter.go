@@ -122,7 +122,7 @@ func (c *filterConfig) ip4Checks(f *filter) {
 	for i, a := range c.family() {
 		b := a.As4()
 		k := int(int32(binary.BigEndian.Uint32(b[:])))
-		if i == maxFilterAddrs {
+		if i == maxFilterAddrs4 {
 			far.op(ret, filterPass)
 			break
 		}
@@ -150,7 +150,7 @@ func (c *filterConfig) ip6Checks(f *filter) {
 	// Source ::1 only by the loopback interface: 8+3 words, compared in turn.
 	f.words(netip.IPv6Loopback(), netBase+8, mustBeLoopback())
 	for i, a := range c.family() {
-		if i == maxFilterAddrs {
+		if i == maxFilterAddrs6 {
 			far.op(ret, filterPass)
 			break
 		}

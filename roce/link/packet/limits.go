@@ -43,7 +43,9 @@ const (
 	// loopbackIndex is the index of the loopback interface, the same in every network namespace.
 	loopbackIndex = 1
 
-	// maxFilterAddrs is how many addresses of a family the kernel's filter checks. A link with more
-	// also gets packets for others on this machine, and drops them itself.
-	maxFilterAddrs = 200
+	// maxFilterAddrs4 and maxFilterAddrs6 are how many addresses of a family the kernel's filter
+	// checks. A link with more also gets packets for others on this machine, and drops them itself.
+	// A filter and the next one that replaces it must fit net.core.optmem_max, which is 20 KiB
+	// before Linux 6.8: two of IPv6 with 28 addresses each do not.
+	maxFilterAddrs4, maxFilterAddrs6 = 200, 24
 )

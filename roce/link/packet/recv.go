@@ -247,5 +247,9 @@ func (r *receiver) begin(b []byte) bool {
 // there are too many addresses.
 func (r *receiver) mine(d *receive.Datagram) bool {
 	dst := d.Source.Dst
-	return len(r.l.local.Addrs()) <= maxFilterAddrs || dst.IsMulticast() || slices.Contains(r.l.local.Addrs(), dst)
+	checked := maxFilterAddrs4
+	if dst.Is6() {
+		checked = maxFilterAddrs6
+	}
+	return len(r.l.local.Addrs()) <= checked || dst.IsMulticast() || slices.Contains(r.l.local.Addrs(), dst)
 }

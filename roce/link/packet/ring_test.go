@@ -38,7 +38,9 @@ func TestRingOrder(t *testing.T) {
 	}
 	s := b.Stats()
 	require.Zero(t, s.RxOverflow+s.RxICRC+s.RxMalformed+s.RxTruncated)
-	require.NotZero(t, s.RxCalls, "runs came by the queue")
+	if !linktest.NoRuns(t, a) {
+		require.NotZero(t, s.RxCalls, "runs came by the queue")
+	}
 	require.Less(t, s.RxCalls, s.RxDatagrams, "single packets came by the ring")
 }
 

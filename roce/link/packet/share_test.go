@@ -80,15 +80,19 @@ func share(t *testing.T, n *linktest.Net, from, at netip.Addr, o packet.Options)
 	}
 	before := a.Stats().TxDatagrams
 	linktest.SendAll(t, a, mixed)
-	require.Equal(t, before+1, a.Stats().TxDatagrams)
+	datagrams, handedOn := 1, len(forC)
+	if linktest.NoRuns(t, a) { // each comes by itself
+		datagrams, handedOn = len(mixed), 0
+	}
+	require.Equal(t, before+uint64(datagrams), a.Stats().TxDatagrams)
 	linktest.Await(t, b, forB)
 	linktest.Drain(t, b) // the last of the frame, which is handed on
 	linktest.Await(t, c, forC)
-	require.EqualValues(t, len(forC), b.Stats().RxHandedOn)
-	require.EqualValues(t, len(forC), c.Stats().RxHandedIn)
+	require.EqualValues(t, handedOn, b.Stats().RxHandedOn)
+	require.EqualValues(t, handedOn, c.Stats().RxHandedIn)
 	linktest.SendAll(t, a, forC[:1])
 	linktest.Await(t, c, forC[:1])
-	require.EqualValues(t, len(forC), c.Stats().RxHandedIn, "this one came by itself")
+	require.EqualValues(t, handedOn, c.Stats().RxHandedIn, "this one came by itself")
 
 	service := mad.NewServiceID(mad.PortSpaceTCP, 7)
 	req := message(path, mad.AttrREQ, (&mad.REQ{LocalCommID: 1, ServiceID: service, MTU: ib.MTU1024}).Put)

@@ -1,18 +1,15 @@
 package packet_test
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
 
 	"github.com/goroce/goroce/internal/seeds"
-	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/linktest"
 	"github.com/goroce/goroce/roce/link/packet"
 	"github.com/goroce/goroce/roce/link/udp"
-	"github.com/stretchr/testify/require"
 )
 
 func openPacket(change func(*packet.Options)) linktest.Opener {
@@ -51,20 +48,11 @@ func TestVeth(t *testing.T) {
 		{Name: "udp-packet, cut up by the kernel", A: openUDP(udp.Options{}), B: openPacket(nil), Off: []string{"tx-udp-segmentation"}, MTU: 4200},
 		{Name: "udp-udp", A: openUDP(udp.Options{}), B: openUDP(udp.Options{}), MTU: 4200},
 	}
-	if major, minor := kernel(t); major < 6 || major == 6 && minor < 2 {
-		t.Logf("Linux %d.%d drops runs of a udp link on the way to a packet link: not tested", major, minor)
+	if linktest.Before(t, 6, 2) {
+		t.Log("before Linux 6.2 runs of a udp link are lost on the way to a packet link: not tested")
 		cases = slices.DeleteFunc(cases, func(c linktest.Veth) bool { return c.Name == "udp-packet" })
 	}
 	linktest.RunVeth(t, cases)
-}
-
-// kernel returns the version of this machine's.
-func kernel(t *testing.T) (major, minor int) {
-	var u unix.Utsname
-	require.NoError(t, unix.Uname(&u))
-	_, err := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &major, &minor)
-	require.NoError(t, err)
-	return major, minor
 }
 
 func TestFilter(t *testing.T)     { linktest.RunFilter(t, openPacket(nil)) }

@@ -16,9 +16,9 @@
 //
 // The program is attached in the driver (native) or in the stack (generic), and the sockets are
 // bound zero-copy or copy, with frames in several buffers (multi-buffer) or not. The ways are tried
-// in that order, except that multi-buffer goes first if the interface's MTU needs it: without it a
-// frame must fit a chunk, and the path MTU, which MTU and Watch report, is at most 2048.
-// Capabilities().Mode has the result.
+// in that order, except that multi-buffer goes first if the interface's MTU needs it: without it,
+// as before Linux 6.6, a frame must fit a chunk, and the path MTU, which MTU and Watch report, is
+// at most 2048. Capabilities().Mode has the result.
 //
 // Zero copy was run with virtio_net of Linux 7.2 in a QEMU guest, against rdma_rxe of 6.12 in
 // another one: "native zero-copy" with an MTU of 1500. With 9000 it is "native copy multi-buffer",
@@ -42,7 +42,8 @@
 // Single packets carry IPv4 identification 0 and UDP checksum 0, as rdma_rxe sends them. Packets in
 // one chunk are handed up in place, others are put together. A run of packets that a peer on the
 // same machine has sent with segmentation offload, and that was never cut up, arrives in generic
-// mode only: see search.
+// mode only: see search. Before Linux 6.6 one that is longer than a chunk is lost there, again when
+// it is repeated. "ethtool -K DEVICE tx-udp-segmentation off" on the peer's veth mends it.
 //
 // # Invariants
 //

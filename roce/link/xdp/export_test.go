@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/cilium/ebpf/asm"
 	bpflink "github.com/cilium/ebpf/link"
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link/linktest"
@@ -44,6 +45,31 @@ func (l *Link) Accounts() (sending, receiving int, err error) {
 		}
 	}
 	return sending, receiving, nil
+}
+
+// StoresIntoSpills counts the stores of the program into 8 bytes of its stack after a register's at
+// their beginning.
+func StoresIntoSpills() (n int, err error) {
+	c := &programConfig{port: 4791, queues: 1}
+	p, err := load(c)
+	if err != nil {
+		return 0, err
+	}
+	defer p.close()
+	spilled := map[int16]bool{}
+	for _, i := range p.assemble(c) {
+		if i.Dst != asm.RFP || !i.OpCode.Class().IsStore() {
+			continue
+		}
+		at := i.Offset &^ 7
+		if spilled[at] {
+			n++
+		}
+		if i.Offset == at && i.OpCode.Class() == asm.StXClass {
+			spilled[at] = true
+		}
+	}
+	return n, nil
 }
 
 // Queues returns how many sockets the link has.

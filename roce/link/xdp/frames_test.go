@@ -55,11 +55,12 @@ func TestFrames(t *testing.T) {
 					require.NoError(t, a.Wait(time.Millisecond))
 				}
 			}
+			longest := a.MTU().Bytes()
 			total := 0
 			for round := range 300 {
 				batch := make([]wire.TxPacket, 1+r.IntN(3*txFrames))
 				for i := range batch {
-					batch[i] = linktest.Packet(r, p, []int{0, 64, 3700, 4096}[r.IntN(4)])
+					batch[i] = linktest.Packet(r, p, []int{0, 64, longest - 396, longest}[r.IntN(4)])
 				}
 				a.Send(batch)
 				linktest.Drive(t, a, func() bool { return !a.Blocked() })
@@ -73,7 +74,7 @@ func TestFrames(t *testing.T) {
 			require.Zero(t, b.Stats().RxICRC+b.Stats().RxMalformed+b.Stats().RxTruncated)
 			// Each frame is used many times over, and none is missing.
 			for range 4 * rxFrames {
-				a.Send([]wire.TxPacket{linktest.Packet(r, p, 4096)})
+				a.Send([]wire.TxPacket{linktest.Packet(r, p, longest)})
 				linktest.Drive(t, a, func() bool { return !a.Blocked() })
 				linktest.Receive(t, b, 1)
 			}

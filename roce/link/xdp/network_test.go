@@ -38,17 +38,22 @@ func openPair(t *testing.T, mtu int, changes ...func(*xdp.Options)) (n *linktest
 func TestModeAndMTU(t *testing.T) {
 	t.Parallel()
 	n := linktest.NewNet(t, 9000)
-	for _, c := range []struct {
+	type modeTest struct {
 		mode string
 		mtu  ib.MTU
 		f    func(o *xdp.Options)
-	}{
+	}
+	cases := []modeTest{
 		{"native copy multi-buffer", ib.MTU4096, nil},
 		{"generic copy multi-buffer", ib.MTU4096, func(o *xdp.Options) { o.DisableNative = true }},
 		// A veth of this MTU takes no program for one buffer in the driver.
 		{"generic copy", ib.MTU2048, func(o *xdp.Options) { o.DisableMultiBuffer = true }},
 		{"native copy multi-buffer", ib.MTU1024, func(o *xdp.Options) { o.MTU = ib.MTU1024 }},
-	} {
+	}
+	if linktest.Before(t, 6, 6) { // there is no multi-buffer
+		cases = []modeTest{{"generic copy", ib.MTU2048, nil}, {"generic copy", ib.MTU1024, func(o *xdp.Options) { o.MTU = ib.MTU1024 }}}
+	}
+	for _, c := range cases {
 		l := openXDP(c.f).In(t, n.A, n.A4)
 		require.Equal(t, c.mode, l.Capabilities().Mode)
 		require.Equal(t, c.mtu, l.MTU())
@@ -193,6 +198,15 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
+// Before Linux 6.8 the verifier lets only a process with CAP_PERFMON store into what it takes for a
+// spilled register.
+func TestNeedsNoPerfmon(t *testing.T) {
+	linktest.NewNet(t, 1500) // skips without privileges
+	n, err := xdp.StoresIntoSpills()
+	require.NoError(t, err)
+	require.Zero(t, n)
+}
+
 // Without the memory for the frames the error says what to do, and nothing is left
 // of the tries.
 func TestNoMemory(t *testing.T) {
@@ -273,16 +287,17 @@ func TestWire(t *testing.T) {
 	linktest.Reaches(t, a, b, p) // resolve the neighbour
 	r := rand.New(rand.NewPCG(4, 4))
 	const count = 20
+	longest := a.MTU().Bytes()
 	frames := n.B.Capture(t, func() {
 		batch := make([]wire.TxPacket, count)
 		for i := range batch {
-			batch[i] = linktest.Packet(r, p, 4096)
+			batch[i] = linktest.Packet(r, p, longest)
 		}
 		linktest.SendAll(t, a, batch)
 		linktest.Await(t, b, batch)
 	})
 	c := ib.NewICRC(ib.Flow{Src: n.A4, Dst: n.B4, SrcPort: p.SrcPort, DstPort: ib.UDPPort})
-	all := slices.DeleteFunc(linktest.RoCEFrames(frames), func(p *capture.Packet) bool { return len(p.Data) < 4096 })
+	all := slices.DeleteFunc(linktest.RoCEFrames(frames), func(p *capture.Packet) bool { return len(p.Data) < longest })
 	require.Len(t, all, count)
 	for _, pkt := range all {
 		require.Equal(t, p.TrafficClass, pkt.TrafficClass)

@@ -205,7 +205,9 @@ func (p *program) assemble(c *programConfig) asm.Instructions {
 		op(asm.LoadMem(asm.R2, asm.R7, 22, asm.Half), asm.JEq.Imm(asm.R2, be16(1), "pass"))
 		label("source-ok")
 	}
-	for i := int16(0); i < 16; i += 2 {
+	// From its end: the verifier takes a store at a multiple of 8 for a spilled register. Before
+	// Linux 6.8 only a process with CAP_PERFMON may then write into the rest of the 8 bytes.
+	for i := int16(14); i >= 0; i -= 2 {
 		op(
 			asm.LoadMem(asm.R2, asm.R7, 24+i, asm.Half),
 			asm.StoreMem(asm.RFP, keyAt+i, asm.R2, asm.Half),

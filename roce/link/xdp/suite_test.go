@@ -4,6 +4,8 @@ package xdp_test
 
 import (
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,7 +47,7 @@ func TestVeth(t *testing.T) {
 	tagged := func(o *xdp.Options) { o.VLAN = 77 }
 	spinning := func(o *xdp.Options) { o.Spin = 20 * time.Microsecond }
 	small := func(o *xdp.Options) { o.RxFrames, o.TxFrames = 256, 8 }
-	linktest.RunVeth(t, []linktest.Veth{
+	cases := []linktest.Veth{
 		{Name: "xdp-xdp", A: openXDP(nil), B: openXDP(nil), MTU: 9000},
 		{Name: "xdp-xdp, mtu 1500", A: openXDP(nil), B: openXDP(nil), MTU: 1500},
 		{Name: "xdp-xdp, generic", A: openXDP(generic), B: openXDP(generic), MTU: 9000},
@@ -56,7 +58,14 @@ func TestVeth(t *testing.T) {
 		{Name: "udp-xdp, generic", A: openUDP(udp.Options{}), B: openXDP(generic), MTU: 4200},
 		{Name: "packet-xdp", A: openPacket, B: openXDP(nil), MTU: 4200},
 		{Name: "xdp-packet", A: openXDP(nil), B: openPacket, MTU: 4200},
-	})
+	}
+	if linktest.Before(t, 6, 6) {
+		t.Log("before Linux 6.6 runs of a udp link are lost on the way to an xdp link in generic mode: not tested")
+		cases = slices.DeleteFunc(cases, func(c linktest.Veth) bool { return strings.HasPrefix(c.Name, "udp-xdp") })
+		cases = append(cases, linktest.Veth{Name: "udp-xdp, mtu 3400", A: openUDP(udp.Options{}), B: openXDP(nil), MTU: 3400},
+			linktest.Veth{Name: "udp-xdp, generic, no GSO", A: openUDP(udp.Options{DisableGSO: true}), B: openXDP(generic), MTU: 4200})
+	}
+	linktest.RunVeth(t, cases)
 }
 
 // noneLost checks that the kernel has all frames of the UMEM for receiving.
