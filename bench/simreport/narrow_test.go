@@ -7,11 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goroce/goroce/bench/simreport"
+	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/roce/verbs"
 )
 
 // Figures of docs/loss.md over a slow path with a short queue, which a window of 1,024 packets overflows: -v.
 func TestNarrow(t *testing.T) {
+	seeds.Long(t)
 	for _, c := range []struct {
 		simreport.Narrow
 		write, read float64 // at least, Mb/s
