@@ -27,7 +27,7 @@ func line(t *testing.T, page, section, path string) string {
 // one has none of them.
 func TestPage(t *testing.T) {
 	row := Rows()[0].Name
-	lossy := Rows()[1].Name
+	lossy, full := Rows()[1].Name, Rows()[2].Name
 	shared := pick(func(r *Row) bool { return r.Beside != "" })[0].Name
 	r := Report{Runs: []Ran{{Command: "first"}}, Results: []Result{
 		{Row: row, Contender: "TCP cubic", Mbps: 180, Data: 1000},
@@ -40,6 +40,10 @@ func TestPage(t *testing.T) {
 		{Row: lossy, Contender: "quic-go", Mbps: 150},
 		{Row: lossy, Contender: "WRITE", Mbps: 120},
 		{Row: lossy, Contender: "READ", Mbps: 1, Behind: "late"},
+		{Row: full, Contender: "TCP cubic", Mbps: 192},
+		{Row: full, Contender: "WRITE", Mbps: 180},
+		{Row: full, Contender: "READ", Mbps: 179},
+		{Row: full, Contender: "WRITE, going back", Mbps: 150},
 		{Row: shared, Contender: "WRITE", Mbps: 30, Beside: 150},
 		{Row: shared, Contender: "READ", Mbps: 70, Beside: 110},
 		{Row: shared, Contender: "TCP bbr", Mbps: 150, Beside: 30},
@@ -53,7 +57,11 @@ func TestPage(t *testing.T) {
 	l = line(t, page, goodput, lossy)
 	require.Contains(t, l, "| **120** |")
 	require.Contains(t, l, "| behind |")
-	require.Contains(t, page, "2 of 3 cells miss the aim.")
+	l = line(t, page, goodput, full)
+	require.Contains(t, l, "| 180 |", "0.97 of what RoCE's packets leave")
+	require.Contains(t, l, "| **179** |")
+	require.Contains(t, l, "| **150** |")
+	require.Contains(t, page, "With the defaults 3 of 5 cells miss the aim; with another control, or going back, 1 of 1.")
 	l = line(t, page, "Dropped, sent again, and sent again for nothing", row)
 	require.Contains(t, l, "| **0.60** / 2.00 / 1.00 |")
 	require.Contains(t, l, "| 0.50 / 0.00 / 0.00 |")
