@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -37,7 +36,6 @@ type Node struct {
 
 	raw       link.Link
 	rawTx     rawSender
-	tcp       net.Listener
 	tcpSize   atomic.Int64 // bytes of memory that sinks walk through
 	sockets   sockets
 	load      load

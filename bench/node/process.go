@@ -52,7 +52,6 @@ func Main() error {
 // Peer is a node as the coordinator sees it.
 type Peer struct {
 	cmd *exec.Cmd
-	in  io.Closer
 	c   *rpc.Client
 }
 
@@ -91,7 +90,7 @@ func Start(counter *os.File, at Place, run func(*exec.Cmd) error) (*Peer, error)
 	if err := run(cmd); err != nil {
 		return nil, fmt.Errorf("start a node: %w", err)
 	}
-	return &Peer{cmd: cmd, in: in, c: rpc.NewClient(stdio{out, in})}, nil
+	return &Peer{cmd: cmd, c: rpc.NewClient(stdio{out, in})}, nil
 }
 
 // Call calls a method of the node.

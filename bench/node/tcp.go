@@ -21,7 +21,6 @@ func (n *Node) Listen(addr netip.Addr, at *netip.AddrPort) error {
 	if err != nil {
 		return err
 	}
-	n.tcp = l
 	n.tcpSize.Store(RegionBytes)
 	*at = l.Addr().(*net.TCPAddr).AddrPort()
 	go func() {

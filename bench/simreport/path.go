@@ -14,7 +14,6 @@ import (
 type PathFlow struct {
 	RTTNs   int64 // without a queue
 	StartNs int64
-	StopNs  int64
 	Op      verbs.WROpcode
 	CC      cc.Config
 }
@@ -47,8 +46,6 @@ type PathResult struct {
 	Jain        float64
 	Dropped     float64 // part of the packets that came to the bottleneck
 	Queue       sim.QueueStats
-	Resent      uint64
-	Timeouts    uint64
 	PayloadMax  float64 // Mb/s
 	Beside      float64 // Mb/s of the TCP flow
 	Small       []int64 // ns: what the small messages took, sorted
@@ -97,11 +94,6 @@ func RunPath(s *Path) (*PathResult, error) {
 	for i, h := range r.senders {
 		res.Goodput = append(res.Goodput, float64(h.delivered-before[i])*8000/span)
 		res.Total += res.Goodput[i]
-	}
-	for _, d := range r.devices {
-		c := d.Counters()
-		res.Resent += c.RetransmittedPkts
-		res.Timeouts += c.Timeouts
 	}
 	if r.tcp != nil {
 		res.Beside = float64((r.tcp.delivered-tcp0)*int64(pathMTU.Bytes())) * 8000 / span
@@ -229,7 +221,7 @@ func (r *pathRig) flow(x *PathFlow, at [2]*noisyLink, to *verbs.Device) error {
 	if err != nil {
 		return err
 	}
-	h.flow = &Flow{StartNs: x.StartNs, StopNs: x.StopNs}
+	h.flow = &Flow{StartNs: x.StartNs}
 	r.senders, r.ends = append(r.senders, h), append(r.ends, program)
 	src, dst := l.Addrs()[0], hostAddr(0)
 	r.f.Route(src, dst, r.neck)

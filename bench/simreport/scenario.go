@@ -63,7 +63,6 @@ type Scenario struct {
 	MarkArriving bool
 	// Buffer of the switch; 0 is BufferBytes.
 	Buffer int
-	Window int // packets outstanding of a flow; 0 is windowPackets
 	// BatchNs is how much sending time a sender hands over at a time; 0 is a packet.
 	BatchNs int64
 	// Paths names, for each flow, the cables between switches on the way to the receiver, by
@@ -232,11 +231,7 @@ func (r *rig) addSender(i int, pd *verbs.PD, cq *verbs.CQ, mr *verbs.MR) error {
 	}
 	conf := s.CC
 	conf.LineRate, conf.StartRate, conf.Burst, conf.Capped = LineRate, flow.Rate, time.Duration(cmp.Or(s.BatchNs, -1)), true
-	window := s.Window
-	if window == 0 {
-		window = windowPackets
-	}
-	dev, err := r.open(l, transport.Tuning{Congestion: conf, MaxUnackedPackets: window})
+	dev, err := r.open(l, transport.Tuning{Congestion: conf, MaxUnackedPackets: windowPackets})
 	if err != nil {
 		return err
 	}

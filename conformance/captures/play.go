@@ -55,7 +55,7 @@ func (s *Stage) Lacks(sc *Scene) string {
 }
 
 func (s *Stage) record(ctx context.Context, sc *Scene) (*Record, *wire.Views, error) {
-	t := &take{wire: s.Wire, addrs: s.Addrs, ports: s.Ports, marks: map[*wire.Rule]bool{}, calm: map[uint32]bool{}, rxe: s.rxe()}
+	t := &take{wire: s.Wire, addrs: s.Addrs, ports: s.Ports, marks: map[*wire.Rule]bool{}, calm: map[uint32]bool{}}
 	var play func() error
 	switch {
 	case sc.call != nil:

@@ -61,7 +61,6 @@ type take struct {
 	rules []*wire.Rule
 	marks map[*wire.Rule]bool
 	calm  map[uint32]bool // PSNs of requests behind the fault
-	rxe   [2]bool         // which end is the kernel's
 }
 
 // end is one side of the connection.

@@ -68,7 +68,7 @@ func (c *Conn) request(p *ib.Packet, info *ib.OpcodeInfo) {
 		return // a gap
 	}
 	n := 1
-	a := asked{op: info.Op, psn: p.PSN, ack: p.AckReq, last: info.Pos&ib.Last != 0}
+	a := asked{op: info.Op, psn: p.PSN, last: info.Pos&ib.Last != 0}
 	if info.Op == ib.OpRead {
 		a.len = int(p.RETH.Len)
 		n = max(1, (a.len+c.MTU-1)/c.MTU)

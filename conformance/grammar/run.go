@@ -17,7 +17,6 @@ type RunConfig struct {
 	For     time.Duration // ends the run sooner; 0 does not
 	Care    bool          // no near-misses: what a peer may say, and the network's losses
 	CM      bool          // speaks RDMA-CM, too, if the target listens
-	Logf    func(string, ...any)
 }
 
 // RunResult is what came of it.

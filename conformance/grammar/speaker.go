@@ -20,7 +20,6 @@ type Conn struct {
 	MTU         int
 	QKey        ib.QKey
 	Next        ib.PSN // of the speaker's next request
-	First       ib.PSN // that the target sends
 	Depth       int    // READs and atomics that the target serves at a time
 	MostSend    int    // bytes of a SEND that find room, as a rule
 	// Manners is how often what is said is a near-miss: one packet in so many; 0 is never.
@@ -49,7 +48,6 @@ type asked struct {
 	psn  ib.PSN
 	len  int // bytes that a READ asks for, and
 	done int // those that are answered
-	ack  bool
 	last bool
 }
 
@@ -133,7 +131,7 @@ func NewSpeaker(d *Dice) *Speaker {
 
 // Connect adds a connection, or makes one again: its PSNs are those that both ends were given.
 func (s *Speaker) Connect(c *Conn, next, first ib.PSN) {
-	c.Next, c.First, c.heard = next, first, first
+	c.Next, c.heard = next, first
 	c.message, c.asked, c.open, c.msn, c.Dead = message{}, c.asked[:0], c.open[:0], 0, false
 	c.Manners = [...]int{0, 0, 100, 8}[s.d.N(4)]
 	c.Selective = s.d.OneIn(3)

@@ -11,15 +11,14 @@ import (
 // RXE is the kernel's rdma_rxe in a lab guest.
 type RXE struct {
 	*peer.Agent
-	g     *lab.Guest
-	agent *lab.Proc
+	g *lab.Guest
 }
 
 // NewRXE starts the verbs agent in a guest. The agent ends with ctx or the guest.
 func NewRXE(ctx context.Context, g *lab.Guest) (*RXE, error) {
 	p := &RXE{g: g}
-	var err error
-	if p.agent, err = g.StartAgent(ctx); err != nil {
+	_, err := g.StartAgent(ctx)
+	if err != nil {
 		return nil, err
 	}
 	var major, minor int

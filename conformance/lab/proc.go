@@ -19,7 +19,6 @@ import (
 type Cmd struct {
 	Argv  []string
 	Env   map[string]string
-	Dir   string
 	Stdin io.Reader // nil: none
 }
 
@@ -27,7 +26,6 @@ type Cmd struct {
 type Proc struct {
 	Argv []string
 
-	nc   net.Conn
 	conn *guestproto.Conn
 	done chan struct{}
 
@@ -85,11 +83,11 @@ func (g *Guest) connect(ctx context.Context, req guestproto.Request) (net.Conn, 
 
 // Start starts a command in the guest. It is killed when ctx ends.
 func (g *Guest) Start(ctx context.Context, cmd Cmd) (*Proc, error) {
-	nc, c, err := g.connect(ctx, guestproto.Request{Op: "exec", Argv: cmd.Argv, Env: cmd.Env, Dir: cmd.Dir})
+	nc, c, err := g.connect(ctx, guestproto.Request{Op: "exec", Argv: cmd.Argv, Env: cmd.Env})
 	if err != nil {
 		return nil, err
 	}
-	p := &Proc{Argv: cmd.Argv, nc: nc, conn: c, done: make(chan struct{}), change: make(chan struct{})}
+	p := &Proc{Argv: cmd.Argv, conn: c, done: make(chan struct{}), change: make(chan struct{})}
 	stop := context.AfterFunc(ctx, func() { nc.Close() })
 	go func() {
 		defer close(p.done)

@@ -59,7 +59,6 @@ func NewAgent(ctx context.Context, at AgentPlace) (*Agent, error) {
 	)
 	ex := dev.Num("cap_flags_ex")
 	p.caps = Caps{
-		MaxMsg:      dev.Num("max_msg_sz"),
 		MaxMTU:      128 << dev.Num("active_mtu"),
 		Flush:       dev.Num("lib_flush") == 1 && ex&flushGlobal != 0,
 		AtomicWrite: dev.Num("lib_atomic_write") == 1 && ex&atomicWrite != 0,

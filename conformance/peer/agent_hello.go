@@ -15,7 +15,6 @@ type AgentHello struct {
 	Version int
 	Agent   string // which program it is: "verbsd", "goroce"
 	Kernel  string // such as "6.12.43"
-	Devices []string
 }
 
 // Hello returns what the agent said.
@@ -42,7 +41,7 @@ func (c *AgentClient) greet(a AgentServer) error {
 	case err != nil:
 		return err
 	}
-	c.hello = AgentHello{Version: int(r.Num("version")), Agent: r.Str("agent"), Kernel: r.Str("kernel"), Devices: r.All("device")}
+	c.hello = AgentHello{Version: int(r.Num("version")), Agent: r.Str("agent"), Kernel: r.Str("kernel")}
 	if c.hello.Version != AgentVersion {
 		return fmt.Errorf("agent: it speaks version %s of the protocol, and this program %d", r.quoted("version"), AgentVersion)
 	}

@@ -71,7 +71,7 @@ func (p *Goroce) Link() string { return p.link }
 
 // Caps are those of the engine.
 func (p *Goroce) Caps() Caps {
-	return Caps{AtomicWrite: true, Flush: true, MaxMsg: 1 << 31, MaxMTU: p.dev.Port().ActiveMTU.Bytes()}
+	return Caps{AtomicWrite: true, Flush: true, MaxMTU: p.dev.Port().ActiveMTU.Bytes()}
 }
 
 // Profile is that of this module.

@@ -29,8 +29,7 @@ type Peer interface {
 type Caps struct {
 	AtomicWrite bool
 	Flush       bool
-	MaxMsg      uint64 // bytes
-	MaxMTU      int    // the largest path MTU that its port carries, bytes
+	MaxMTU      int // the largest path MTU that its port carries, bytes
 }
 
 // Session makes objects. Close frees them all.

@@ -59,8 +59,6 @@ type run struct {
 	procs  map[string]*process
 	roles  map[string]role
 	sides  map[string]*side
-	up     bool
-	mtu    int
 
 	mu     sync.Mutex
 	sum    Summary
@@ -72,7 +70,7 @@ type run struct {
 
 // Run runs a soak. The error is about a run that could not be made; what was found is in the summary.
 func Run(ctx context.Context, o Options) (*Summary, error) {
-	r := &run{Options: o, rand: rand.New(rand.NewPCG(o.Seed, 3)), stderr: o.Stderr, up: true, mtu: mtus[0], procs: map[string]*process{}, done: map[string]int64{}}
+	r := &run{Options: o, rand: rand.New(rand.NewPCG(o.Seed, 3)), stderr: o.Stderr, procs: map[string]*process{}, done: map[string]int64{}}
 	if r.Period == 0 {
 		r.Period = defaultPeriod
 	}

@@ -22,7 +22,6 @@ const (
 // Link is a link behind a switch.
 type Link struct {
 	link.Link
-	sw        *wire.Switch
 	near, far *wire.Port
 
 	// sendMu is held by who uses the sending side of the link below.
@@ -56,7 +55,7 @@ type outgoing struct {
 // New wraps l. The switch has no ports of these names yet; it stays its owner's to close, after the
 // link.
 func New(l link.Link, sw *wire.Switch) (*Link, error) {
-	w := &Link{Link: l, sw: sw, kick: make(chan struct{}, 1), done: make(chan struct{}), flows: newFlows(l)}
+	w := &Link{Link: l, kick: make(chan struct{}, 1), done: make(chan struct{}), flows: newFlows(l)}
 	if sw.Port(Near) != nil || sw.Port(Far) != nil {
 		return nil, fmt.Errorf("wirelink: the switch has a port %s or %s", Near, Far)
 	}

@@ -1,20 +1,21 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
 
 // Sizes in pixels.
 const (
-	defaultWidth  = 720
-	defaultHeight = 360
-	marginLeft    = 64
-	marginRight   = 24
-	marginTop     = 40
-	marginBottom  = 48
-	legendLine    = 16
-	tickLine      = 14
+	width        = 720
+	height       = 360
+	marginLeft   = 64
+	marginRight  = 24
+	marginTop    = 40
+	marginBottom = 48
+	legendLine   = 16
+	tickLine     = 14
 )
 
 // colors are those of Okabe and Ito, which colour-blind readers can tell
@@ -42,13 +43,12 @@ type Chart struct {
 	LogX, LogY     bool
 	YMax           float64 // 0: from the data
 	XTicks         []Tick  // nil: round values; otherwise the axis goes from the first to the last
-	Width, Height  int     // 0: 720 by 360
 	Series         []Series
 }
 
 // SVG returns the chart.
 func (c *Chart) SVG() []byte {
-	f := newFrame(c.Title, c.Width, c.Height)
+	f := newFrame(c.Title, width)
 	xs, ys := span{}, span{}
 	names := make([]string, len(c.Series))
 	for i, s := range c.Series {
@@ -58,7 +58,7 @@ func (c *Chart) SVG() []byte {
 	}
 	f.legend(names)
 	x := axis{from: marginLeft, to: f.width - marginRight, log: c.LogX}
-	y := axis{from: f.height - marginBottom, to: f.top, log: c.LogY}
+	y := axis{from: height - marginBottom, to: f.top, log: c.LogY}
 	x.fit(xs.lo, xs.hi)
 	if xs.hi > xs.lo && !c.LogX { // no margins, and time need not begin at 0
 		x.lo, x.hi = xs.lo, xs.hi
@@ -109,13 +109,13 @@ func (f *frame) series(s *Series, x, y *axis, color string) {
 
 // Bars is a chart of groups of bars, one bar of each series in a group.
 type Bars struct {
-	Title         string
-	YLabel        string
-	LogY          bool
-	YMax          float64
-	Width, Height int
-	Groups        []string // names, of one line or two
-	Series        []BarSeries
+	Title  string
+	YLabel string
+	LogY   bool
+	YMax   float64
+	Width  int      // 0: that of a Chart
+	Groups []string // names, of one line or two
+	Series []BarSeries
 }
 
 // BarSeries is one bar of each group; NaN leaves it out.
@@ -126,7 +126,7 @@ type BarSeries struct {
 
 // SVG returns the chart.
 func (b *Bars) SVG() []byte {
-	f := newFrame(b.Title, b.Width, b.Height)
+	f := newFrame(b.Title, cmp.Or(b.Width, width))
 	ys := span{}
 	names := make([]string, len(b.Series))
 	for i, s := range b.Series {
@@ -135,7 +135,7 @@ func (b *Bars) SVG() []byte {
 	}
 	f.legend(names)
 	x := axis{from: marginLeft, to: f.width - marginRight, hi: float64(max(len(b.Groups), 1))}
-	y := axis{from: f.height - marginBottom, to: f.top, log: b.LogY}
+	y := axis{from: height - marginBottom, to: f.top, log: b.LogY}
 	y.fit(ys.lo, ys.hi)
 	if b.YMax > 0 {
 		y.hi = b.YMax

@@ -8,21 +8,15 @@ import (
 
 // frame is a chart being drawn.
 type frame struct {
-	b             bytes.Buffer
-	width, height float64
-	top           float64 // of the plotting area
+	b     bytes.Buffer
+	width float64
+	top   float64 // of the plotting area
 }
 
-func newFrame(title string, w, h int) *frame {
-	if w == 0 {
-		w = defaultWidth
-	}
-	if h == 0 {
-		h = defaultHeight
-	}
-	f := &frame{width: float64(w), height: float64(h), top: marginTop}
-	f.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="sans-serif" font-size="12">`, w, h, w, h)
-	f.printf(`<rect width="%d" height="%d" fill="#ffffff"/>`, w, h)
+func newFrame(title string, w int) *frame {
+	f := &frame{width: float64(w), top: marginTop}
+	f.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="sans-serif" font-size="12">`, w, height, w, height)
+	f.printf(`<rect width="%d" height="%d" fill="#ffffff"/>`, w, height)
 	f.text(f.width/2, 22, "middle", ` font-size="14" font-weight="bold"`, title)
 	return f
 }
@@ -71,7 +65,7 @@ func (f *frame) axes(x, y *axis, xLabel, yLabel string) {
 	}
 	f.printf(`<path d="M%s %sV%sH%s" fill="none" stroke="#444444"/>`, px(x.from), px(y.to), px(y.from), px(x.to))
 	if xLabel != "" {
-		f.text((x.from+x.to)/2, f.height-10, "middle", "", xLabel)
+		f.text((x.from+x.to)/2, height-10, "middle", "", xLabel)
 	}
 	if yLabel != "" {
 		mid := (y.from + y.to) / 2
@@ -81,7 +75,7 @@ func (f *frame) axes(x, y *axis, xLabel, yLabel string) {
 
 // xTick draws a tick; the label may have two lines.
 func (f *frame) xTick(at float64, label string) {
-	y := f.height - marginBottom
+	const y = float64(height - marginBottom)
 	f.printf(`<line x1="%s" y1="%s" x2="%s" y2="%s" stroke="#444444"/>`, px(at), px(y), px(at), px(y+4))
 	for i, line := range strings.SplitN(label, "\n", 2) {
 		f.text(at, y+18+float64(i*tickLine), "middle", "", line)

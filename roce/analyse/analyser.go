@@ -22,7 +22,6 @@ type Analyser struct {
 	lacking   int // packets that passed, and are not in the capture
 	start     int64
 	now       int64
-	frame     int
 
 	conns     []*conn
 	moreConns int
@@ -106,7 +105,7 @@ func (a *Analyser) Add(p *pcap.Packet) Note {
 	}
 	a.packets++
 	a.steps++
-	a.now, a.frame = max(a.now, p.AtNs), p.Frame
+	a.now = max(a.now, p.AtNs)
 	a.times.note(p.Frame, p.AtNs)
 	if p.ICMP != nil {
 		return a.icmp(p)

@@ -24,8 +24,7 @@ func (h *half) answer(p *pcap.Packet, info *ib.OpcodeInfo, n *Note) {
 		return
 	}
 	if d := p.PSN.Diff(h.next); d > restart || d < -restart {
-		h.strays++ // rdma_rxe acknowledges duplicates of READs with 0xFFFFFF
-		return
+		return // rdma_rxe acknowledges duplicates of READs with 0xFFFFFF
 	}
 	switch info.Op {
 	case ib.OpReadResponse:
@@ -188,7 +187,6 @@ func (h *half) arrived(psn ib.PSN) {
 
 // progress handles what an answer acknowledges: all requests up to psn.
 func (h *half) progress(p *pcap.Packet, psn ib.PSN, n *Note) {
-	h.lastGoodAt = p.AtNs
 	r := h.sent.get(psn)
 	if r != nil {
 		if r.times == 1 {

@@ -21,13 +21,9 @@ type cmKey struct {
 type exchange struct {
 	c          *conn
 	from, to   netip.Addr // who sent the REQ, and to whom
-	localID    mad.CommID // of the initiator
-	remoteID   mad.CommID
 	service    mad.ServiceID
-	sidr       bool
 	retries    uint8 // of the requester of data, 8 if it is not known
 	rnrRetries uint8
-	cmTimeout  time.Duration
 	steps      []string
 	mraAt      int64 // when the last MRA was, and for how long it asks to wait
 	mraWait    int64
@@ -35,7 +31,6 @@ type exchange struct {
 	hangUps    [2][2]cmMessage // the DREQ of either end, and the DREP to it
 	dataAt     int             // frame of the first request that shows that the RTU was sent
 	rejected   bool
-	quiet      int64 // when the last message was
 }
 
 // cmMessage is one kind of message of an exchange.
@@ -79,7 +74,6 @@ func (a *Analyser) handleMAD(p *pcap.Packet, bad bool) Note {
 		x.c.packets++
 		x.c.last = max(x.c.last, p.AtNs)
 	}
-	x.quiet = p.AtNs
 	x.take(a, p, h.Attribute, data)
 	return n
 }
@@ -103,7 +97,7 @@ func (a *Analyser) exchangeOf(p *pcap.Packet, attr mad.Attribute, d *mad.Data) *
 		x := a.exchanges[key]
 		if x == nil {
 			if x = a.newExchange(p, key); x != nil {
-				x.service, x.sidr = m.ServiceID, true
+				x.service = m.ServiceID
 			}
 		}
 		return x
@@ -129,7 +123,7 @@ func (a *Analyser) newExchange(p *pcap.Packet, key cmKey) *exchange {
 		a.moreConns++
 		return nil
 	}
-	x := &exchange{from: p.Flow.Src, to: p.Flow.Dst, retries: unknownRetry, rnrRetries: unknownRetry, sidr: key.sidr}
+	x := &exchange{from: p.Flow.Src, to: p.Flow.Dst, retries: unknownRetry, rnrRetries: unknownRetry}
 	a.exchanges[key] = x
 	a.exOrder = append(a.exOrder, x)
 	q := *p
@@ -147,8 +141,7 @@ func (a *Analyser) begin(p *pcap.Packet, key cmKey, m *mad.REQ) *exchange {
 	if x == nil {
 		return nil
 	}
-	x.localID, x.service, x.retries, x.rnrRetries = m.LocalCommID, m.ServiceID, m.RetryCount, m.RNRRetryCount
-	x.cmTimeout = time.Duration(m.RemoteCMTimeout.Ns())
+	x.service, x.retries, x.rnrRetries = m.ServiceID, m.RetryCount, m.RNRRetryCount
 	c := x.c
 	if c == nil {
 		return x
@@ -252,7 +245,6 @@ func (x *exchange) message(attr mad.Attribute, from int) *cmMessage {
 func (x *exchange) accepted(a *Analyser, p *pcap.Packet, d *mad.Data) {
 	var m mad.REP
 	m.Decode(d)
-	x.remoteID = m.LocalCommID
 	x.step("REP in packet %d from %v", p.Frame, p.Flow.Src)
 	if len(a.exchanges) < 2*maxExchanges {
 		a.exchanges[cmKey{p.Flow.Src, p.Flow.Dst, uint32(m.LocalCommID), false}] = x

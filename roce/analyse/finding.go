@@ -128,7 +128,6 @@ type Finding struct {
 	half     *half  // whose requests it is about
 	request  ib.PSN // that it is about, whose answer may have PSN
 	nak      int    // frame of the NAK, if there is one
-	more     int    // frames left out of Frames
 	what     func(f *Finding) string
 	gone     bool // taken back: another one explains it
 	byGap    bool // requests were missing here
@@ -159,11 +158,9 @@ func (f *Finding) add(frame int) {
 	if len(f.Frames) == 0 {
 		f.begins(frame)
 	}
-	if len(f.Frames) >= maxFindingFrames {
-		f.more++
-		return
+	if len(f.Frames) < maxFindingFrames {
+		f.Frames = append(f.Frames, frame)
 	}
-	f.Frames = append(f.Frames, frame)
 }
 
 // begins sets the time to that of a frame, if it is remembered.

@@ -83,11 +83,9 @@ type half struct {
 	lat, rtt   histogram
 	turn       int64 // the shortest time from an answer to the next request, 0 for none
 	answeredAt int64
-	strays     int
 	udp        datagrams
 	lastReqAt  int64
 	pause      int64 // between the last two requests
-	lastGoodAt int64
 }
 
 // gap is PSNs that were left out: [from, to).

@@ -3,7 +3,6 @@ package verbs
 import (
 	"unsafe"
 
-	"github.com/goroce/goroce/mem"
 	"github.com/goroce/goroce/roce/internal/shard"
 	"github.com/goroce/goroce/transport"
 )
@@ -27,11 +26,6 @@ var (
 // engineWCs returns completions for the engine to fill in.
 func engineWCs(wcs []WC) []transport.WC {
 	return unsafe.Slice((*transport.WC)(unsafe.SliceData(wcs)), len(wcs))
-}
-
-// engineSGEs returns a scatter/gather list for the engine to read.
-func engineSGEs(list []SGE) []mem.SGE {
-	return unsafe.Slice((*mem.SGE)(unsafe.SliceData(list)), len(list))
 }
 
 // engineSend returns a work request for the engine to read. wr names no objects: the engine's

@@ -19,7 +19,7 @@ func speak(t *tool, args []string) error {
 	t.Var(&o.targets, "target", "engine, udp or rxe")
 	suite := t.String("suite", lab.Suites[len(lab.Suites)-1], "Debian suite whose kernel rxe is run in, with @ and another kernel of the archive's behind it")
 	seed := t.Uint64("seed", 1, "what is said follows from it, and from what is answered")
-	cfg := grammar.RunConfig{Logf: t.logf}
+	cfg := grammar.RunConfig{}
 	t.Uint64Var(&cfg.Packets, "packets", 100_000, "how many packets to say")
 	t.DurationVar(&cfg.For, "for", 0, "end after this time; 0 does not")
 	t.BoolVar(&cfg.Care, "care", false, "no near-misses: only what a peer may say")

@@ -38,7 +38,6 @@ type Request struct {
 	Op   string            `json:"op"` // "exec", "put", "get"
 	Argv []string          `json:"argv,omitempty"`
 	Env  map[string]string `json:"env,omitempty"`
-	Dir  string            `json:"dir,omitempty"`
 	Path string            `json:"path,omitempty"` // put, get
 	Mode uint32            `json:"mode,omitempty"` // put: permission bits
 }

@@ -72,7 +72,6 @@ func runCommand(c *guestproto.Conn, req guestproto.Request) {
 		return
 	}
 	cmd := exec.Command(req.Argv[0], req.Argv[1:]...)
-	cmd.Dir = req.Dir
 	cmd.Env = os.Environ()
 	for k, v := range req.Env {
 		cmd.Env = append(cmd.Env, k+"="+v)

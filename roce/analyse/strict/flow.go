@@ -24,7 +24,6 @@ type flow struct {
 	stream  stream
 	marked  *pcap.Packet // the first with the mark of congestion
 	cnps    int
-	told    bool // unanswered was
 	lastNs  int64
 	unknown *pcap.Packet // the last with an opcode that is reserved
 }
@@ -171,7 +170,7 @@ func (f *flow) begin() {
 	if f.other != nil {
 		f.other.other = nil
 	}
-	f.other, f.agreed, f.fatalNs, f.stream, f.told, f.unknown = nil, nil, -1, stream{}, false, nil
+	f.other, f.agreed, f.fatalNs, f.stream, f.unknown = nil, nil, -1, stream{}, nil
 	f.reset()
 }
 

@@ -62,7 +62,6 @@ type rec struct {
 	inv       ib.RKey
 	args      [2]uint64
 	frame     int
-	atNs      int64
 	lastNs    int64 // when it was sent last
 	copies    int
 	ident     uint16
@@ -223,7 +222,7 @@ func (f *flow) learn(p *pcap.Packet) {
 }
 
 func (h *half) recordOf(p *pcap.Packet, info *ib.OpcodeInfo) *rec {
-	r := &rec{psn: p.PSN, span: 1, op: p.Opcode, len: p.PayloadBytes, frame: p.Frame, atNs: p.AtNs, lastNs: p.AtNs, copies: 1, ident: p.Ident}
+	r := &rec{psn: p.PSN, span: 1, op: p.Opcode, len: p.PayloadBytes, frame: p.Frame, lastNs: p.AtNs, copies: 1, ident: p.Ident}
 	if info.Headers&ib.HasRETH != 0 {
 		r.va, r.rkey, r.dlen, r.full = p.RETH.VA, p.RETH.RKey, p.RETH.Len, p.RETH.Len
 	}

@@ -94,8 +94,6 @@ type Checker struct {
 	standing map[standingKey]int // index in rep.Violations
 	records  int
 	cm       cmChecker
-	firstNs  int64
-	at       *pcap.Packet // the one that is being looked at
 }
 
 type flowKey struct {
@@ -127,10 +125,6 @@ func (c *Checker) Add(p *pcap.Packet) {
 		return
 	}
 	c.rep.Packets++
-	if c.rep.Packets == 1 {
-		c.firstNs = p.AtNs
-	}
-	c.at = p
 	if p.Problem != "" {
 		c.unreadable(p)
 		return

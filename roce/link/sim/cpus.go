@@ -41,7 +41,6 @@ type thread struct {
 	p      *Process
 	id     int
 	cpu    *cpu // on which it runs
-	queued bool // waits for a CPU
 	has    bool // has a processor of Go's runtime
 	mode   doing
 	task   *task
@@ -329,7 +328,6 @@ func (d *threads) leavesCall(t *task) {
 func (th *thread) wants() {
 	m := th.p.m
 	th.vtime = max(th.vtime, m.fair-int64(m.c.Slice))
-	th.queued = true
 	m.ready = append(m.ready, th)
 }
 
@@ -342,7 +340,6 @@ func (th *thread) leaves(now int64) {
 // putOff takes a thread off its CPU that would go on.
 func (th *thread) putOff(now int64) {
 	th.leaves(now)
-	th.queued = true
 	th.used.preempted++
 	th.p.used.preempted++
 	th.p.m.ready = append(th.p.m.ready, th)
@@ -420,7 +417,7 @@ func (m *Machine) fill(c *cpu, now int64) {
 		return
 	}
 	m.ready = slices.DeleteFunc(m.ready, func(o *thread) bool { return o == th })
-	th.queued, th.cpu = false, c
+	th.cpu = c
 	c.th, c.since = th, now
 	if c.idle < now {
 		th.need += int64(m.c.Wakeup)

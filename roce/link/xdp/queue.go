@@ -17,12 +17,11 @@ type queue struct {
 	fd int
 	id int
 
-	umem   []byte
-	fill   ring[uint64]
-	rx     ring[unix.XDPDesc]
-	comp   ring[uint64]
-	tx     ring[unix.XDPDesc]
-	sndbuf int
+	umem []byte
+	fill ring[uint64]
+	rx   ring[unix.XDPDesc]
+	comp ring[uint64]
+	tx   ring[unix.XDPDesc]
 
 	// kickSend is the function of that name; tests replace it by one that fails.
 	kickSend func(fd int) unix.Errno
@@ -97,7 +96,7 @@ func (q *queue) open(flags uint16) (err error) {
 	if err = q.stock(); err != nil {
 		return err
 	}
-	q.sndbuf = sockio.GrowBuffer(q.fd, socketBufferBytes, unix.SO_SNDBUF, unix.SO_SNDBUFFORCE)
+	sockio.GrowBuffer(q.fd, socketBufferBytes, unix.SO_SNDBUF, unix.SO_SNDBUFFORCE)
 	if err = q.bind(flags); err != nil {
 		return os.NewSyscallError("bind AF_XDP", err)
 	}

@@ -46,7 +46,7 @@ type Agent struct {
 	byQPN     map[qpnKey]*Conn
 	sidr      map[sidrKey]*Conn // lookups of peers
 	listeners map[mad.ServiceID][]*Listener
-	peers     map[netip.Addr]account
+	peers     map[netip.Addr]int // unanswered requests, and half-open connections, of each
 	proven    recent[netip.Addr]
 	missed    recent[remoteKey]
 
@@ -72,12 +72,6 @@ type Agent struct {
 	stats     Stats
 }
 
-// account is the share of one address in the bounds.
-type account struct {
-	pending int // unanswered requests, and half-open connections
-	use     int // bytes that the owner holds for the latter
-}
-
 // New makes an Agent.
 func New(cfg Config) (*Agent, error) {
 	if cfg.Rand == nil {
@@ -88,7 +82,7 @@ func New(cfg Config) (*Agent, error) {
 		cfg: cfg, local: map[netip.Addr]bool{}, patience: patienceNs,
 		proven: recent[netip.Addr]{n: maxProven}, missed: recent[remoteKey]{n: maxMissed},
 		byID: map[mad.CommID]*Conn{}, byRemote: map[remoteKey]*Conn{}, byQPN: map[qpnKey]*Conn{},
-		sidr: map[sidrKey]*Conn{}, listeners: map[mad.ServiceID][]*Listener{}, peers: map[netip.Addr]account{},
+		sidr: map[sidrKey]*Conn{}, listeners: map[mad.ServiceID][]*Listener{}, peers: map[netip.Addr]int{},
 	}
 	for _, l := range cfg.Addrs {
 		a.local[canonical(l)] = true

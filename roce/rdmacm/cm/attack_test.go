@@ -96,7 +96,7 @@ func (g *siege) check() {
 	require.LessOrEqual(g.t, c.HalfOpen, g.limits.HalfOpen)
 	require.LessOrEqual(g.t, c.Timewait, g.limits.Timewait)
 	for _, p := range g.s.peers {
-		require.LessOrEqual(g.t, p.pending, g.limits.PerPeer)
+		require.LessOrEqual(g.t, p, g.limits.PerPeer)
 	}
 	open, untaken := 0, 0
 	for x := range g.held {

@@ -123,20 +123,19 @@ func (c *Conn) setState(s State) {
 	}
 	if s.halfOpen() != old.halfOpen() {
 		c.unlist()
-		use := -c.bytes
 		if s.halfOpen() {
 			a.halfOpen.push(c)
-			use = c.bytes
+			a.halfOpenUse += c.bytes
+		} else {
+			a.halfOpenUse -= c.bytes
 		}
-		a.halfOpenUse += use
-		c.account(0, use)
 	}
 	if pending := s.waitsForApplication() || s.halfOpen(); pending != c.counted {
 		c.counted = pending
 		if pending {
-			c.account(1, 0)
-		} else {
-			c.account(-1, 0)
+			a.peers[c.remote]++
+		} else if a.peers[c.remote]--; a.peers[c.remote] == 0 {
+			delete(a.peers, c.remote)
 		}
 	}
 	if over := s == Timewait || s == SIDRRepSent; over && c.list != &a.timewait {
@@ -153,18 +152,6 @@ func (c *Conn) setState(s State) {
 	c.updateWill()
 	if old.halfOpen() && !s.halfOpen() || old == ReqRcvd {
 		a.unblock()
-	}
-}
-
-// account changes the peer's share in the bounds.
-func (c *Conn) account(pending, use int) {
-	p := c.a.peers[c.remote]
-	p.pending += pending
-	p.use += use
-	if p == (account{}) {
-		delete(c.a.peers, c.remote)
-	} else {
-		c.a.peers[c.remote] = p
 	}
 }
 

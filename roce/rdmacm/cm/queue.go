@@ -90,7 +90,7 @@ func (a *Agent) admits(l *Listener, in *message, r rank) bool {
 	switch {
 	case l.queued >= l.backlog && !l.displace(r):
 		a.stats.DropBacklog++
-	case a.peers[in.src].pending >= a.cfg.Limits.PerPeer:
+	case a.peers[in.src] >= a.cfg.Limits.PerPeer:
 		a.stats.DropPeer++
 	case a.conns >= a.cfg.Limits.Conns:
 		a.stats.DropConns++
