@@ -14,8 +14,10 @@ static __thread size_t size;
 
 __attribute__((visibility("hidden"))) int pthread_getattr_np(pthread_t thread, pthread_attr_t *attr)
 {
-	if (size && thread == pthread_self())
-		return pthread_attr_setstack(attr, low, size);
+	if (size && thread == pthread_self()) {
+		int err = pthread_attr_init(attr);
+		return err ? err : pthread_attr_setstack(attr, low, size);
+	}
 	int (*ask)(pthread_t, pthread_attr_t *) = (int (*)(pthread_t, pthread_attr_t *))dlsym(RTLD_NEXT, "pthread_getattr_np");
 	if (!ask)
 		return ENOSYS;
