@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -96,6 +97,92 @@ static void say_missing(void)
 	shim_say("%s: %s belongs beside libibverbs.so.1", why ? why : strerror(errno), CORE_NAME);
 }
 
+#define BEAT_US 200
+#define STUCK_BEATS 1250 // of which none is heard: a quarter of a second
+#define ENDER_STACK (256 << 10)
+
+// ending is what a thread does at the end of the process. It outlives a thread that is stuck.
+static struct ending {
+	void (*finish)(uint32_t *beat);
+	uint32_t beat, done;
+} endings[2]; // librdmacm's, and this library's
+
+static sem_t wanted;
+static struct ending *_Atomic next;
+static pid_t ender_in; // the process that has the thread; the child of a fork has not
+
+// ender waits for the end of the process. It has called Go once before, so that it needs no memory of malloc then.
+static void *ender(void *table)
+{
+	((const struct goroce_core *)table)->started();
+	for (;;) {
+		while (sem_wait(&wanted))
+			;
+		struct ending *e = next;
+		e->finish(&e->beat);
+		__atomic_store_n(&e->done, 1, __ATOMIC_RELEASE);
+	}
+	return NULL;
+}
+
+// start_ender wants all signals blocked, for the thread.
+static void start_ender(const struct goroce_core *table)
+{
+	pthread_attr_t attr;
+	pthread_t t;
+	sem_init(&wanted, 0, 0);
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attr, ENDER_STACK);
+	if (!pthread_create(&t, &attr, ender, (void *)table))
+		ender_in = getpid();
+	pthread_attr_destroy(&attr);
+}
+
+static void *end(void *arg)
+{
+	struct ending *e = arg;
+	e->finish(&e->beat);
+	__atomic_store_n(&e->done, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+// ask has another thread run what e says.
+static bool ask(struct ending *e)
+{
+	if (ender_in == getpid()) {
+		next = e;
+		return !sem_post(&wanted);
+	}
+	sigset_t all, old;
+	pthread_t t;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	int failed = pthread_create(&t, NULL, end, e);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return !failed && !pthread_detach(t);
+}
+
+// goroce_finish_by runs a function of the Go half at the end of the process, in a thread of its own: a handler of a signal that calls exit
+// may have interrupted Go, in this thread. Then the function may be stuck, for what this thread holds; it is left alone when it has not
+// moved its count for a while. The thread is there before, since the handler may have interrupted malloc, which starting one needs.
+EXPORT void goroce_finish_by(void (*finish)(uint32_t *beat))
+{
+	struct ending *e = &endings[finish == core->finish];
+	e->finish = finish;
+	if (!ask(e))
+		return;
+	uint32_t last = 0;
+	for (int still = 0; still < STUCK_BEATS && !__atomic_load_n(&e->done, __ATOMIC_ACQUIRE); still++) {
+		const struct timespec pause = {0, BEAT_US * 1000};
+		nanosleep(&pause, NULL);
+		uint32_t now = __atomic_load_n(&e->beat, __ATOMIC_RELAXED);
+		if (now != last)
+			still = 0;
+		last = now;
+	}
+}
+
 // cpus are the CPUs that the process may run on, before its threads choose.
 static cpu_set_t cpus;
 static bool cpus_known;
@@ -115,8 +202,11 @@ static void load_once(void)
 	library = open_core();
 	goroce_core_table_fn *table = library ? (goroce_core_table_fn *)dlsym(library, "goroce_core_table") : NULL;
 	const struct goroce_core *c = table ? table() : NULL;
-	if (c)
+	if (c) {
 		shim_after_go((void *)table);
+		if (c->version == GOROCE_CORE_VERSION && c->size == sizeof *c)
+			start_ender(c);
+	}
 	if (freed)
 		sched_setaffinity(0, sizeof bound, &bound);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -135,50 +225,6 @@ static void load_once(void)
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 static bool tried;
 static pid_t loaded_in;
-
-#define BEAT_US 200
-#define STUCK_BEATS 1250 // of which none is heard: a quarter of a second
-
-// ending is what a thread does at the end of the process. It outlives a thread that is stuck.
-static struct ending {
-	void (*finish)(uint32_t *beat);
-	uint32_t beat, done;
-} endings[2]; // librdmacm's, and this library's
-
-static void *end(void *arg)
-{
-	struct ending *e = arg;
-	e->finish(&e->beat);
-	__atomic_store_n(&e->done, 1, __ATOMIC_RELEASE);
-	return NULL;
-}
-
-// goroce_finish_by runs a function of the Go half at the end of the process, in a thread of its own: a handler of a signal that calls exit
-// may have interrupted Go, in this thread. Then the function may be stuck, for what this thread holds; it is left alone when it has not
-// moved its count for a while.
-EXPORT void goroce_finish_by(void (*finish)(uint32_t *beat))
-{
-	struct ending *e = &endings[finish == core->finish];
-	sigset_t all, old;
-	pthread_t t;
-	e->finish = finish;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	int failed = pthread_create(&t, NULL, end, e);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (failed)
-		return;
-	uint32_t last = 0;
-	for (int still = 0; still < STUCK_BEATS && !__atomic_load_n(&e->done, __ATOMIC_ACQUIRE); still++) {
-		const struct timespec pause = {0, BEAT_US * 1000};
-		nanosleep(&pause, NULL);
-		uint32_t now = __atomic_load_n(&e->beat, __ATOMIC_RELAXED);
-		if (now != last)
-			still = 0;
-		last = now;
-	}
-	pthread_detach(t);
-}
 
 // finish gives what the program has posted the time to arrive. It runs after that of librdmacm, which says goodbye to connections, and
 // does the same before. The child of a fork has posted nothing.
