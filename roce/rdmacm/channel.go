@@ -66,8 +66,8 @@ func (w *channelCore) Gate(take func() bool, give func()) { w.take, w.give = tak
 
 // Notify makes f called when an event or a request has come. The goroutine or thread that drives
 // the device calls it, with the device's lock held: f must not wait, or call anything of the device
-// but Pending. It serves programs that wait for a file descriptor, say, rather than in Get. nil
-// ends it; a call that has begun may still be in progress then.
+// but Pending and Urgent. It serves programs that wait for a file descriptor, say, rather than in
+// Get. nil ends it; a call that has begun may still be in progress then.
 func (w *channelCore) Notify(f func()) {
 	w.mu.Lock()
 	w.notify = f
@@ -79,6 +79,26 @@ func (w *channelCore) Pending() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.events.head != nil || len(w.listeners) > 0
+}
+
+// Urgent is Pending without events that say that a connection has ended.
+func (w *channelCore) Urgent() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.events.len > w.events.ends || len(w.listeners) > 0
+}
+
+// Ended returns IDs whose EventDisconnected is there for Poll, at most n of them, first those that
+// Poll returns first.
+func (w *channelCore) Ended(n int) (of []*ID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for e := w.events.head; e != nil && len(of) < n; e = e.next {
+		if e.Type == EventDisconnected {
+			of = append(of, e.ID)
+		}
+	}
+	return of
 }
 
 // PollEvent is Poll without connection requests.
@@ -93,6 +113,7 @@ func (w *channelCore) PollRequest() *Event { return (*EventChannel)(w).pollReque
 type eventList struct {
 	head, tail *Event
 	len        int
+	ends       int // of type EventDisconnected
 }
 
 func (q *eventList) push(e *Event) {
@@ -104,6 +125,9 @@ func (q *eventList) push(e *Event) {
 	}
 	q.tail = e
 	q.len++
+	if e.Type == EventDisconnected {
+		q.ends++
+	}
 	if id := e.ID; id.lastEvent != nil {
 		id.lastEvent.sibling = e
 		id.lastEvent = e
@@ -133,6 +157,9 @@ func (q *eventList) take(id *ID) *Event {
 	}
 	e.prev, e.next, e.sibling = nil, nil, nil
 	q.len--
+	if e.Type == EventDisconnected {
+		q.ends--
+	}
 	return e
 }
 

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"github.com/goroce/goroce/internal/core"
@@ -19,7 +20,8 @@ import (
 )
 
 // cmChannel is the Go half of an rdma_event_channel. It has a channel of each device that its IDs
-// are on, and a descriptor that can be read exactly while one of these has something.
+// are on, and a descriptor that can be read while one of these has something that goroce_cm_next
+// gives to the program: see hold.
 type cmChannel struct {
 	nextMu sync.Mutex // held from taking an event until it is known whose it is
 
@@ -33,6 +35,8 @@ type cmChannel struct {
 	extra   []cmExtra
 	fd      int
 	set     bool // fd can be read
+	told    bool // of ends of connections, one at least need not wait any longer
+	looking bool // look runs, or will
 	closed  bool
 }
 
@@ -110,8 +114,10 @@ func (c *cmChannel) each() []*rdmacm.EventChannel {
 func (c *cmChannel) came() {
 	c.fdMu.Lock()
 	defer c.fdMu.Unlock()
-	if c.pending() {
+	if c.ready() {
 		c.raise()
+	} else {
+		c.lookSoon()
 	}
 }
 
@@ -123,18 +129,57 @@ func (c *cmChannel) update() {
 }
 
 func (c *cmChannel) updateLocked() {
-	switch pending := c.pending(); {
-	case pending && !c.set:
-		c.raise()
-	case !pending && c.set && !c.closed:
+	c.told = false
+	if c.ready() {
+		if !c.set {
+			c.raise()
+		}
+		return
+	}
+	if c.set && !c.closed {
 		c.set = false
 		drain(c.fd)
 	}
+	c.lookSoon()
 }
 
-// pending reports whether there are events. fdMu is held.
-func (c *cmChannel) pending() bool {
-	return len(c.extra) > 0 || slices.ContainsFunc(c.sources, func(s *rdmacm.EventChannel) bool { return core.Open(s).Pending() })
+// ready reports whether there are events that need not wait. fdMu is held.
+func (c *cmChannel) ready() bool {
+	return len(c.extra) > 0 || slices.ContainsFunc(c.sources, func(s *rdmacm.EventChannel) bool {
+		return core.Open(s).Urgent() || c.told && core.Open(s).Pending()
+	})
+}
+
+// lookSoon has look run if connections have ended. fdMu is held.
+func (c *cmChannel) lookSoon() {
+	pending := slices.ContainsFunc(c.sources, func(s *rdmacm.EventChannel) bool { return core.Open(s).Pending() })
+	if pending && !c.looking && !c.closed {
+		c.looking = true
+		go c.look()
+	}
+}
+
+// look makes the descriptor readable when the end of a connection need not wait any longer.
+func (c *cmChannel) look() {
+	const some = 64 // the others come after these
+	waiting := false
+	told := slices.ContainsFunc(c.each(), func(s *rdmacm.EventChannel) bool {
+		return slices.ContainsFunc(core.Open(s).Ended(some), func(p *rdmacm.ID) bool {
+			waiting = true
+			id, _ := p.Context.(*cmID)
+			return id == nil || id.mayEnd()
+		})
+	})
+	c.fdMu.Lock()
+	defer c.fdMu.Unlock()
+	c.looking = waiting && !told && !c.closed
+	if c.looking {
+		time.AfterFunc(lookEvery, c.look)
+		return
+	}
+	if c.told = told; c.ready() {
+		c.raise()
+	}
 }
 
 // raise makes the descriptor readable. fdMu is held.

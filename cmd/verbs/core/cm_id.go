@@ -41,7 +41,7 @@ type cmID struct {
 	spoke     bool           // a connection was asked for, by either side
 	listening int            // parts that do
 	closed    bool
-	held      time.Duration         // how long its end waits the next time: see cm_hold.go
+	heldUntil time.Time             // no longer does its end wait: see cm_hold.go
 	groups    map[netip.Addr]uint64 // cookies of those that were joined
 
 	// Options, which are those of parts that are still to be made.

@@ -8,7 +8,7 @@ static const struct goroce_cm table = {
 	.version = GOROCE_CM_VERSION,
 	.size = sizeof(struct goroce_cm),
 	F(add_device), F(create_channel), F(destroy_channel), F(next), F(drained),
-	F(create_id), F(adopt), F(destroy_id), F(write_event), F(hold), F(migrate_id), F(query_id), F(set_option),
+	F(ask), F(create_id), F(adopt), F(destroy_id), F(write_event), F(hold), F(migrate_id), F(query_id), F(set_option),
 	F(bind_addr), F(resolve_addr), F(resolve_route), F(listen_id),
 	F(connect_id), F(accept_id), F(reject), F(notify), F(disconnect), F(qp_attr), F(join), F(leave), F(finish),
 };

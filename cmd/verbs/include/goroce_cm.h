@@ -15,7 +15,7 @@
 #include "goroce_core.h"
 
 /* Counts the changes of this file: both halves have to be of one build. */
-#define GOROCE_CM_VERSION 7
+#define GOROCE_CM_VERSION 8
 
 /* What one side says about a connection, and where it has come to. */
 struct goroce_cm_param {
@@ -50,6 +50,9 @@ struct goroce_cm_route {
 	uint8_t sgid[16], dgid[16];
 };
 
+/* Whether there are messages for the queue pair of an ID that the program has not polled yet. The ID exists during the call. */
+typedef int goroce_cm_unpolled_fn(uint64_t cookie);
+
 struct goroce_cm {
 	uint32_t version; /* GOROCE_CM_VERSION */
 	uint32_t size;	  /* of this structure */
@@ -60,7 +63,7 @@ struct goroce_cm {
 	 */
 	int (*add_device)(goroce_handle device, const char *helper);
 
-	/* fd is an eventfd that can be read exactly while there are events. */
+	/* fd is an eventfd that can be read exactly while there are events that need not wait: see hold. */
 	int (*create_channel)(int fd, goroce_handle *channel);
 	/* destroy_channel ends the IDs of the channel, too. */
 	int (*destroy_channel)(goroce_handle channel);
@@ -69,13 +72,15 @@ struct goroce_cm {
 	/* drained says that the caller has read fd. */
 	int (*drained)(goroce_handle channel);
 
+	/* ask comes first, before any ID. */
+	void (*ask)(goroce_cm_unpolled_fn *unpolled);
 	int (*create_id)(goroce_handle channel, uint32_t ps, uint32_t qp_type, uint64_t cookie, goroce_handle *id);
 	/* adopt gives an ID that came with an event its cookie. */
 	int (*adopt)(goroce_handle id, uint64_t cookie);
 	int (*destroy_id)(goroce_handle id);
 	/* write_event adds an event of the program's own to the channel of an ID. */
 	int (*write_event)(goroce_handle id, uint32_t type, int32_t status, uint64_t arg);
-	/* hold has DISCONNECTED come again in some ms; EAGAIN if it has done so for long enough. */
+	/* hold has DISCONNECTED come again when the program has polled; EAGAIN if it has, or has had its time. */
 	int (*hold)(goroce_handle id);
 	int (*migrate_id)(goroce_handle id, goroce_handle channel);
 	int (*query_id)(goroce_handle id, struct goroce_cm_route *r);

@@ -39,6 +39,9 @@ goroce_handle goroce_srq_handle(struct ibv_srq *srq);
 /* goroce_device_addr returns the address of a device, as text. */
 const char *goroce_device_addr(struct ibv_device *device);
 
+/* goroce_meet comes before the first call of the Go half by a thread. */
+void goroce_meet(void);
+
 /* goroce_qp_unpolled reports whether there are messages for a queue pair that the program has not polled yet; false if it is destroyed. */
 bool goroce_qp_unpolled(struct ibv_qp *qp);
 

@@ -20,6 +20,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -207,6 +208,43 @@ static int find_text(struct dl_phdr_info *info, size_t size, void *data)
 	return 0;
 }
 
+/*
+ * The alternate stack of Go has 32 KiB, without a guard: a handler that needs more, such as one that writes a report of a
+ * crash, overwrites Go's heap. So each thread of the program has a larger one, unless it has its own. Go takes what it finds.
+ */
+#define GUARD 65536 // a page, whatever their size
+#define ROOM (256 * 1024)
+
+static pthread_key_t roomy;
+
+static void give_up_room(void *stack)
+{
+	stack_t now, none = {.ss_flags = SS_DISABLE};
+	if (!sigaltstack(NULL, &now) && now.ss_sp == (char *)stack + GUARD)
+		sigaltstack(&none, NULL);
+	munmap(stack, GUARD + ROOM);
+}
+
+static bool has_key;
+static void make_key(void) { has_key = !pthread_key_create(&roomy, give_up_room); }
+
+static void make_room(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	stack_t now;
+	pthread_once(&once, make_key);
+	if (!has_key || sigaltstack(NULL, &now) || !(now.ss_flags & SS_DISABLE))
+		return;
+	char *stack = mmap(NULL, GUARD + ROOM, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (stack == MAP_FAILED)
+		return; // with Go's
+	stack_t s = {.ss_sp = stack + GUARD, .ss_size = ROOM};
+	if (mprotect(s.ss_sp, ROOM, PROT_READ | PROT_WRITE) || pthread_setspecific(roomy, stack) || sigaltstack(&s, NULL)) {
+		pthread_setspecific(roomy, NULL);
+		munmap(stack, GUARD + ROOM);
+	}
+}
+
 static struct sigaction before[NSIG];
 
 void shim_before_go(void)
@@ -214,6 +252,7 @@ void shim_before_go(void)
 	for (int sig = 1; sig < NSIG; sig++)
 		if (libc_sigaction()(sig, NULL, &before[sig]))
 			before[sig] = (struct sigaction){.sa_handler = SIG_DFL};
+	make_room(); // the first call of a Go function is part of loading it
 }
 
 void shim_after_go(void *function)
@@ -302,6 +341,7 @@ __thread bool shim_thread_known __attribute__((tls_model("initial-exec")));
 
 void shim_meet_thread(void)
 {
+	make_room();
 	// The first call of a thread makes it known to Go, which unblocks some signals meanwhile, such as SIGPROF, and
 	// leaves them so.
 	sigset_t mask;
@@ -310,3 +350,5 @@ void shim_meet_thread(void)
 	pthread_sigmask(SIG_SETMASK, &mask, NULL);
 	shim_thread_known = true;
 }
+
+EXPORT void goroce_meet(void) { shim_meet(); }

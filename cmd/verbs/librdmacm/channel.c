@@ -246,6 +246,13 @@ static int joined(struct cm_event *e)
 	return err;
 }
 
+int cm_unpolled(uint64_t cookie)
+{
+	struct cm_id *x = (struct cm_id *)(uintptr_t)cookie;
+	struct ibv_qp *qp = x && !x->sync ? __atomic_load_n(&x->id.qp, __ATOMIC_RELAXED) : NULL;
+	return qp && goroce_qp_unpolled(qp);
+}
+
 // process does what an event entails before the program sees it. It returns false for one that is no news.
 static bool process(struct cm_event *e, const struct goroce_cm_event *g)
 {
@@ -307,7 +314,7 @@ static bool process(struct cm_event *e, const struct goroce_cm_event *g)
 		if (x->connect_failed)
 			return false;
 		// libfabric ends the queue pair now, and looks for what came before afterwards.
-		if (!x->sync && x->id.qp && goroce_qp_unpolled(x->id.qp) && !CM(hold, x->handle))
+		if (cm_unpolled(g->cookie) && !CM(hold, x->handle))
 			return false; // it comes again
 		break;
 	case RDMA_CM_EVENT_MULTICAST_JOIN:

@@ -59,7 +59,8 @@ void cm_devices_forget(void); /* device.c: they could not be opened again */
 /*
  * CM calls the Go half. Every function of the program's has called cm_foreign before that: cm_id_of does.
  */
-#define CM(name, ...) cm->name(__VA_ARGS__)
+#define CM(name, ...) (goroce_meet(), cm->name(__VA_ARGS__))
+goroce_cm_unpolled_fn cm_unpolled;
 
 /* cm_result makes 0 or an errno the result of a function of librdmacm. */
 static inline int cm_result(int e)

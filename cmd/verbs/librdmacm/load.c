@@ -22,6 +22,8 @@ static void load_once(void)
 	const struct goroce_rs *r = rs_table ? rs_table() : NULL;
 	if (c && c->version == GOROCE_CM_VERSION && c->size == sizeof *c && r && r->version == GOROCE_RS_VERSION &&
 	    r->size == sizeof *r) {
+		goroce_meet();
+		c->ask(cm_unpolled);
 		rs = r;
 		cm = c;
 		loaded_in = getpid();

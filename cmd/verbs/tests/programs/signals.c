@@ -1,5 +1,5 @@
 // The signals of the program: each keeps its default or its handler, and no handler runs on a stack or a thread of Go
-// while the program uses verbs.
+// while the program uses verbs. A handler has room on its stack.
 #include "check.h"
 
 #include <pthread.h>
@@ -28,6 +28,8 @@ static void on_alarm(int sig)
 	if (sigaltstack(NULL, &alternate) ||
 	    (!(alternate.ss_flags & SS_ONSTACK) && pthread_equal(pthread_self(), program) && (&here < stack || &here >= stack_end)))
 		bad_stack = 1;
+	else if (alternate.ss_flags & SS_ONSTACK && alternate.ss_size < 256 * 1024 && pthread_equal(pthread_self(), program))
+		bad_stack = 2;
 	alarms++;
 	if (!pthread_equal(pthread_self(), program))
 		elsewhere++;
@@ -57,7 +59,31 @@ static void exchange_until(struct end *a, struct end *b, int n)
 		FAILS_INT(0, ibv_dereg_mr(mr));
 	}
 	CHECK(!elsewhere);
-	CHECK(!bad_stack);
+	CHECK(!bad_stack, "%d", bad_stack);
+}
+
+static void *call(void *e)
+{
+	struct end *end = e;
+	struct ibv_mr *mr = ibv_reg_mr(end->pd, end->buf, 64, 0);
+	CHECK(mr && !ibv_dereg_mr(mr));
+	return NULL;
+}
+
+// mappings returns how many there are once a thread has come and gone n times.
+static int mappings(struct end *e, int n)
+{
+	for (int i = 0; i < n; i++) {
+		pthread_t t;
+		CHECK(!pthread_create(&t, NULL, call, e) && !pthread_join(t, NULL));
+	}
+	FILE *f = fopen("/proc/self/maps", "r");
+	CHECK(f);
+	int lines = 0;
+	for (int c; (c = getc(f)) != EOF;)
+		lines += c == '\n';
+	fclose(f);
+	return lines;
 }
 
 // killed_by forks a child that opens a device and does something; it returns the signal that ended it.
@@ -125,6 +151,9 @@ int main(void)
 	}
 	CHECK(!pthread_sigmask(SIG_UNBLOCK, &profiling, &mask));
 	CHECK(sigismember(&mask, SIGPROF) && sigismember(&mask, SIGTRAP), "the mask of the program's thread has changed");
+
+	int before_threads = mappings(&x, 1), grown = mappings(&x, 100) - before_threads;
+	CHECK(grown < 50, "%d more mappings", grown);
 
 	alarms = 0;
 	CHECK(!raise(SIGUSR2) && alarms == 1);

@@ -30,7 +30,7 @@ static struct ibv_mr *ready(struct rdma_cm_id *id, char *memory)
 	return mr;
 }
 
-/* It returns when the server's channel has the end, and its completion queue the message before it. */
+/* It returns when the server's completion queue has the message, and its channel the end, or soon. */
 static void hang_up(void)
 {
 	struct sockaddr_in from = addr("127.0.0.2", 0), to = addr("127.0.0.1", ntohs(rdma_get_src_port(lid)));
@@ -53,8 +53,12 @@ static void hang_up(void)
 	CHECK(rdma_get_send_comp(client, &wc) == 1 && wc.status == IBV_WC_SUCCESS);
 	OK(rdma_disconnect(client));
 	expect(cch, RDMA_CM_EVENT_DISCONNECTED);
+}
+
+static int readable(int timeout)
+{
 	struct pollfd f = {.fd = sch->fd, .events = POLLIN};
-	CHECK(poll(&f, 1, -1) == 1);
+	return poll(&f, 1, timeout);
 }
 
 static void blocking(int yes) { OK(fcntl(sch->fd, F_SETFL, yes ? 0 : O_NONBLOCK)); }
@@ -92,6 +96,21 @@ int main(void)
 	blocking(1);
 	expect(sch, RDMA_CM_EVENT_DISCONNECTED);
 	over();
+
+	/* What can be read has an event, also for a program that polls or does not. */
+	for (int polls = 0; polls < 2; polls++) {
+		hang_up();
+		if (polls)
+			hear();
+		blocking(0);
+		CHECK(readable(-1) == 1);
+		expect(sch, RDMA_CM_EVENT_DISCONNECTED);
+		CHECK(readable(0) == 0);
+		blocking(1);
+		if (!polls)
+			hear();
+		over();
+	}
 
 	hang_up();
 	expect(sch, RDMA_CM_EVENT_DISCONNECTED); /* the program need not poll */
