@@ -62,7 +62,7 @@ var lineBudgets = map[string]int{
 	"roce/analyse":        9040,
 	"roce/internal/shard": 3450,
 	"roce/internal/slots": 2250,
-	"roce/link":           18328,
+	"roce/link":           18332,
 	"cmd/internal":        26165,
 	"cmd/verbs":           5470,
 	"conformance":         35388,
