@@ -13,13 +13,22 @@ const (
 	// receiveBytes holds any answer; the kernel fills at most 32 KiB at a time.
 	receiveBytes = 64 << 10
 	// answerTimeout bounds the wait for an answer, which the kernel has ready
-	// when the request returns.
+	// when the request returns. That may take longer: the kernel changes other
+	// interfaces meanwhile.
 	answerTimeout = 2 * time.Second
 )
 
 // Conn is a socket for queries.
 type Conn struct {
-	c *netlink.Conn
+	c conversation
+}
+
+// conversation is what a Conn needs of a [netlink.Conn].
+type conversation interface {
+	Send(netlink.Message) (netlink.Message, error)
+	SetReadDeadline(time.Time) error
+	Receive() ([]netlink.Message, error)
+	Close() error
 }
 
 // Dial opens a socket for queries.
@@ -37,12 +46,12 @@ func (c *Conn) Close() error { return c.c.Close() }
 // do sends a request and returns the messages of the answer. The error is
 // an errno if the kernel refused.
 func (c *Conn) do(typ uint16, flags netlink.HeaderFlags, body []byte) ([]netlink.Message, error) {
-	if err := c.c.SetReadDeadline(time.Now().Add(answerTimeout)); err != nil {
-		return nil, err
-	}
 	req, err := c.c.Send(netlink.Message{
 		Header: netlink.Header{Type: netlink.HeaderType(typ), Flags: flags | netlink.Request}, Data: body,
 	})
+	if err == nil {
+		err = c.c.SetReadDeadline(time.Now().Add(answerTimeout))
+	}
 	if err != nil {
 		return nil, err
 	}

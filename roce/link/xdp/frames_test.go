@@ -115,7 +115,8 @@ func TestFramesMixedUp(t *testing.T) {
 				a.Send([]wire.TxPacket{linktest.Packet(r, p, 64)}) // until frames are taken back
 				_, err = a.Recv(rx)
 			}
-			require.ErrorContains(t, err, "has it")
+			// Or there is one more than can be, if the kernel has given all back meanwhile.
+			require.Regexp(t, "has it|the ring holds", err.Error())
 			require.Equal(t, err, a.Wait(-1))
 			dropped := a.Stats().TxDropped
 			a.Send([]wire.TxPacket{linktest.Packet(r, p, 64)})

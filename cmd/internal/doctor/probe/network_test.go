@@ -148,13 +148,17 @@ func TestNetem(t *testing.T) {
 		t.Skip("no tc (iproute2): the kernel's netem cannot be set up")
 	}
 	n.A.Do(func() {
-		out, err = exec.Command("tc", "qdisc", "add", "dev", linktest.Device, "root", "netem", "loss", "20%", "delay", "2ms").CombinedOutput()
+		out, err = exec.Command("tc", "qdisc", "add", "dev", linktest.Device, "root", "netem", "limit", "100000", "loss", "20%", "delay", "2ms").CombinedOutput()
 	})
 	if err != nil {
 		t.Skipf("this kernel has no netem: %s", strings.TrimSpace(string(out)))
 	}
 	r := between(t, n, 1500, 0) // many have no answer
-	require.InDelta(t, 0.2, float64(r.Burst.Forward.Lost)/float64(r.Burst.Forward.Sent), 0.08)
+	if r.Burst.Uncounted {
+		t.Skip("no count came back in time: this machine is too slow for the probe")
+	}
+	there := r.Burst.Forward
+	require.InDelta(t, 0.2, float64(there.Lost-there.Full)/float64(there.Sent), 0.08, "%+v", there)
 	require.Zero(t, r.Burst.Back.BadICRC)
 	require.GreaterOrEqual(t, r.RTT.Min, int64(2*time.Millisecond))
 }
