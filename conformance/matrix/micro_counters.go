@@ -221,7 +221,7 @@ func (s *seenFaults) add(x *trial, events []wire.Event) {
 	for _, e := range events {
 		p := e.Pkt
 		if !x.toResponder(p) {
-			s.fromResponder(x, e, &expected)
+			s.fromResponder(e, &expected)
 			if e.Fate == "drop" {
 				lostResponse, response = p.PSN, true
 			}
@@ -258,7 +258,7 @@ func (s *seenFaults) add(x *trial, events []wire.Event) {
 	}
 }
 
-func (s *seenFaults) fromResponder(x *trial, e wire.Event, expected *uint32) {
+func (s *seenFaults) fromResponder(e wire.Event, expected *uint32) {
 	p := e.Pkt
 	if !e.Delivered() {
 		return

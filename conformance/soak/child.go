@@ -108,12 +108,11 @@ func (c *child) run() (err error) {
 	defer cancel()
 	var work worker
 	if c.Server {
-		work, err = c.serve(ctx)
+		if work, err = c.serve(ctx); err != nil {
+			return err
+		}
 	} else {
-		work, err = c.client(ctx)
-	}
-	if err != nil {
-		return err
+		work = c.client(ctx)
 	}
 	c.say(said{What: "ready"})
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {

@@ -61,7 +61,7 @@ type clientWorker struct {
 	done, open atomic.Int64 // exchanges, connections
 }
 
-func (c *child) client(ctx context.Context) (*client, error) {
+func (c *child) client(ctx context.Context) *client {
 	cl := &client{c: c}
 	for peer, to := range c.Servers {
 		for i := range 2 * connWorkers {
@@ -80,7 +80,7 @@ func (c *child) client(ctx context.Context) (*client, error) {
 	for _, w := range cl.workers {
 		cl.all.Go(func() { w.run(ctx) })
 	}
-	return cl, nil
+	return cl
 }
 
 // rest returns when every worker rests: those that last with a connection that works, the others

@@ -198,7 +198,7 @@ func (a *Analyser) connected(p *pcap.Packet, info *ib.OpcodeInfo, bad bool) Note
 		c.transport = info.Transport
 	}
 	if !c.ends[0].Known || !c.ends[1].Known {
-		if c = a.pair(c, fl.side, p, info); c != fl.c {
+		if c = a.pair(c, p, info); c != fl.c {
 			fl = a.flows[key]
 		}
 	}

@@ -104,7 +104,7 @@ const (
 )
 
 // pair finds the other flow of a connection of which one is known, and puts the two together.
-func (a *Analyser) pair(c *conn, side int, p *pcap.Packet, info *ib.OpcodeInfo) *conn {
+func (a *Analyser) pair(c *conn, p *pcap.Packet, info *ib.OpcodeInfo) *conn {
 	if info.Transport != ib.RC {
 		return c
 	}

@@ -65,7 +65,7 @@ func upTo(from ib.PSN, n int) string {
 
 // onTheirWay finds out that the packet which came after a NAK for it was not sent again: new ones follow it, and a
 // requester that goes back sends all from there before it sends new ones.
-func (h *half) onTheirWay(p *pcap.Packet) bool {
+func (h *half) onTheirWay() bool {
 	r := h.sent.get(h.resume.Prev())
 	if r == nil || !r.filled || r.marked || r.times != 1 || r.find == nil || r.find.Kind != LostRequest && r.find.Kind != LostReadRequest {
 		return false

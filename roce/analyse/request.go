@@ -267,7 +267,7 @@ func (h *half) restart() {
 // fresh handles a request that is further than any before.
 func (h *half) fresh(p *pcap.Packet, info *ib.OpcodeInfo, n *Note) {
 	if h.going && h.cause == CauseNAK && h.resume.Diff(p.PSN) < 0 && h.nAnswers > 0 {
-		if from := h.resume; !h.onTheirWay(p) {
+		if from := h.resume; !h.onTheirWay() {
 			// The rest of what is sent again is missing.
 			if h.una.Diff(from) > 0 {
 				from = h.una

@@ -124,7 +124,7 @@ func (h *half) readResponse(p *pcap.Packet, info *ib.OpcodeInfo, n *Note) {
 		n.Late = true
 		h.fillHole(o, a, p)
 	}
-	h.progressRead(p, o, n)
+	h.progressRead(p, n)
 	if o.span != 0 && o.got >= o.span {
 		h.complete(o, p.AtNs)
 		h.dropHoles(o)
@@ -132,7 +132,7 @@ func (h *half) readResponse(p *pcap.Packet, info *ib.OpcodeInfo, n *Note) {
 }
 
 // progressRead lets a response acknowledge what came before its READ, and itself.
-func (h *half) progressRead(p *pcap.Packet, o *operation, n *Note) {
+func (h *half) progressRead(p *pcap.Packet, n *Note) {
 	op := n.Operation
 	if p.PSN.Diff(h.una) >= 0 {
 		h.progress(p, p.PSN, n)

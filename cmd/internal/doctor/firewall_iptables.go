@@ -30,7 +30,7 @@ func iptablesChains(tool string, text []byte) (all []*chain, err error) {
 			if iptablesHooks[c.name] {
 				c.hook = strings.ToLower(c.name)
 			}
-			c.rules = func(f flow) []rule { return iptablesRules(lines[c], f) }
+			c.rules = func(flow) []rule { return iptablesRules(lines[c]) }
 			byName[c.key()] = c
 			all = append(all, c)
 		case w[0] == "-A" && len(w) >= 2:
@@ -59,8 +59,8 @@ func iptablesWords(line string) (words []string) {
 	return words
 }
 
-// iptablesRules are the rules of a chain that concern a flow.
-func iptablesRules(lines [][]string, f flow) (rules []rule) {
+// iptablesRules are the rules of a chain.
+func iptablesRules(lines [][]string) (rules []rule) {
 	for i, w := range lines {
 		r := rule{number: i + 1, place: strconv.Itoa(i + 1)}
 		if r.readIPTables(w) {

@@ -209,7 +209,7 @@ func judgeBurst(r *probe.Result) (out []Finding) {
 			f.Mend = []string{"ip -s link; nstat -az UdpRcvbufErrors   # drops on either machine", "roce doctor --only firewall,buffers,offloads   # on both machines, and on each between"}
 		}
 		out = append(out, f)
-		out = append(out, judgeDamage(r, w.name, &w.fate))
+		out = append(out, judgeDamage(w.name, &w.fate))
 		o := Finding{Check: "order", Subject: w.name, Found: "all in order, none twice"}
 		if w.fate.Reordered > 0 || w.fate.Duplicate > 0 {
 			o.Level = Note
@@ -226,7 +226,7 @@ func judgeBurst(r *probe.Result) (out []Finding) {
 }
 
 // judgeDamage tells packets that were damaged on the way from those that vanished.
-func judgeDamage(r *probe.Result, name string, fate *probe.Fate) Finding {
+func judgeDamage(name string, fate *probe.Fate) Finding {
 	f := Finding{Check: "corrupt", Subject: name, Found: "no packet came damaged"}
 	if fate.Damaged == 0 && fate.BadICRC == 0 {
 		return f

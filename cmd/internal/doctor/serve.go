@@ -123,7 +123,7 @@ func lookAround(ctx context.Context, s *System, iface string, local, remote neti
 		}
 	}
 	by.routeMTU = routeMTU(local, remote)
-	by.route = v.widerRoute(local, remote)
+	by.route = v.widerRoute(remote)
 	return by
 }
 
@@ -166,7 +166,7 @@ func routeMTU(local, remote netip.Addr) int {
 }
 
 // widerRoute is what takes the MTU from the route to an address: of the route itself, or what a router is said to have said.
-func (v *view) widerRoute(local, remote netip.Addr) []string {
+func (v *view) widerRoute(remote netip.Addr) []string {
 	learned := []string{"ip route flush cache   # a router said so, and may have been wrong; " + remote.String()}
 	if remote.Is6() {
 		learned[0] = "ip -6" + learned[0][2:]

@@ -76,11 +76,11 @@ func (c *cmEnd) dialOne(ctx context.Context, e *endpoint) error {
 		return err
 	}
 	c.ids = append(c.ids, id)
-	return c.dialed(ctx, e, ev)
+	return c.dialed(e, ev)
 }
 
 // dialed is the rest for UD.
-func (c *cmEnd) dialed(ctx context.Context, e *endpoint, ev *rdmacm.Event) (err error) {
+func (c *cmEnd) dialed(e *endpoint, ev *rdmacm.Event) (err error) {
 	if c.s.o.Transport != ib.UD {
 		return nil
 	}
@@ -126,7 +126,7 @@ func (c *cmEnd) acceptTest(ctx context.Context) (err error) {
 			}
 		default:
 			c.ids = append(c.ids, e.ID)
-			if err := c.acceptOne(ctx, e.ID, &c.s.res.endpoints[len(c.ids)-1]); err != nil {
+			if err := c.acceptOne(e.ID, &c.s.res.endpoints[len(c.ids)-1]); err != nil {
 				return err
 			}
 			if c.s.o.Transport == ib.UD {
@@ -137,7 +137,7 @@ func (c *cmEnd) acceptTest(ctx context.Context) (err error) {
 	return nil
 }
 
-func (c *cmEnd) acceptOne(ctx context.Context, id *rdmacm.ID, e *endpoint) error {
+func (c *cmEnd) acceptOne(id *rdmacm.ID, e *endpoint) error {
 	if err := c.s.createCMQP(e, id); err != nil {
 		return errors.Join(err, id.Reject(nil))
 	}

@@ -56,7 +56,7 @@ func (p *endpoint) run(ctx context.Context, env *tool.Env) (err error) {
 		name = "rdma_client"
 		local, peer = peer, addr
 	}
-	s, err := open(ctx, name, env, &p.dev, local, peer)
+	s, err := open(name, env, &p.dev, local, peer)
 	if err != nil {
 		return err
 	}

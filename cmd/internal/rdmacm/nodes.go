@@ -86,7 +86,7 @@ func (o *nodeOptions) open(ctx context.Context, name string, env *tool.Env, remo
 	if peer, err = lookup(ctx, remote); err != nil {
 		return nil, local, peer, err
 	}
-	s, err = open(ctx, name, env, &o.dev, local, peer)
+	s, err = open(name, env, &o.dev, local, peer)
 	return s, local, peer, err
 }
 

@@ -97,7 +97,7 @@ func (p *ping) run(ctx context.Context, env *tool.Env) (err error) {
 	if p.server {
 		local, peer = addr, netip.Addr{}
 	}
-	s, err := open(ctx, "rping", env, &p.dev, local, peer)
+	s, err := open("rping", env, &p.dev, local, peer)
 	if err != nil {
 		return err
 	}

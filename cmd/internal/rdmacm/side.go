@@ -44,7 +44,7 @@ func lookup(ctx context.Context, name string) (netip.Addr, error) {
 
 // open opens the device: where the options say; else on the local address that
 // the tool is bound to; else where the kernel would reach the peer from.
-func open(ctx context.Context, name string, env *tool.Env, d *tool.DeviceOptions, local, peer netip.Addr) (_ *side, err error) {
+func open(name string, env *tool.Env, d *tool.DeviceOptions, local, peer netip.Addr) (_ *side, err error) {
 	o := *d
 	if o.Addr == "" && o.Dev == "" && local.IsValid() && !local.IsUnspecified() {
 		o.Addr = local.String()

@@ -105,7 +105,7 @@ func (p *timing) run(ctx context.Context, env *tool.Env) (err error) {
 	if err != nil {
 		return err
 	}
-	s, err := open(ctx, "cmtime", env, &p.dev, local, peer)
+	s, err := open("cmtime", env, &p.dev, local, peer)
 	if err != nil {
 		return err
 	}

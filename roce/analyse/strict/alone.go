@@ -84,7 +84,7 @@ func (c *Checker) alone(f *flow, p *pcap.Packet) {
 	if p.NoDF && p.Flow.Src.Is4() {
 		c.always(RuleDF, p, bad, "Don't Fragment", "an IPv4 packet that may be fragmented: "+describe(p))
 	}
-	c.padding(p, info, bad)
+	c.padding(p, bad)
 	if p.PKey&0x7FFF == 0 {
 		c.broke(RulePKey, p, p.Flow.Src, bad, "a partition", fmt.Sprintf("P_Key %#04x, the invalid one", uint16(p.PKey)))
 	}
@@ -126,7 +126,7 @@ func (c *Checker) alone(f *flow, p *pcap.Packet) {
 	}
 }
 
-func (c *Checker) padding(p *pcap.Packet, info *ib.OpcodeInfo, bad []Excuse) {
+func (c *Checker) padding(p *pcap.Packet, bad []Excuse) {
 	if p.Bytes%4 != 0 {
 		c.broke(RulePad, p, p.Flow.Src, bad, "a multiple of 4 bytes", fmt.Sprintf("%d bytes with a pad count of %d: %s", p.Bytes, p.Pad, describe(p)))
 		return

@@ -120,7 +120,7 @@ func testRoutes(t *testing.T, open Opener) {
 // states follows the states of a port.
 type states chan link.PortState
 
-func watch(t testing.TB, l link.Link) states {
+func watch(l link.Link) states {
 	ch := make(states, 100)
 	l.Watch(func(s link.PortState) { ch <- s })
 	return ch
@@ -150,7 +150,7 @@ var up, down = link.PortState{Up: true, MTU: ib.MTU1024}, link.PortState{MTU: ib
 // watchedPair opens a pair that reaches each other, and watches a.
 func (f Opener) watchedPair(t *testing.T) (n *Net, a, b link.Link, p *wire.Path, ch states) {
 	n, a, b = f.OpenPair(t, 1500)
-	ch = watch(t, a)
+	ch = watch(a)
 	ch.until(t, up)
 	p = NewPath(a, b)
 	Reaches(t, a, b, p)
@@ -180,7 +180,7 @@ func RunMTUChange(t *testing.T, open Opener) {
 		n.A.Run("ip", "link", "set", Device, "mtu", mtu)
 		n.B.Run("ip", "link", "set", Device, "mtu", mtu)
 	}
-	ch := watch(t, a)
+	ch := watch(a)
 	most := ib.MTU4096
 	if OneBuffer(t, a) {
 		most = ib.MTU2048

@@ -36,7 +36,7 @@ func RunRecreated(t *testing.T, open Opener) {
 			a, b := open.Open(t, n.A, addrA), open.Open(t, n.B, addrB)
 			group := netip.MustParseAddr(c.group)
 			require.NoError(t, b.Join(group, b.Addrs()[0]))
-			states := []states{watch(t, a), watch(t, b)}
+			states := []states{watch(a), watch(b)}
 			paths := []*wire.Path{NewPath(a, b), NewPath(a, b), NewPath(b, a)}
 			paths[1].Dst = group
 			pass := func() {

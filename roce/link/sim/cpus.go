@@ -281,7 +281,7 @@ func (th *thread) finishes(now int64) *task {
 	case kind == yields && p.m.contended(th):
 		// Behind those that wait, but by a slice at most: with more, those of a process that its
 		// quota stops most of the time would have to catch up with all that others have had.
-		th.vtime = max(th.vtime, min(p.m.most(th)+1, th.vtime+int64(p.m.c.Slice)))
+		th.vtime = max(th.vtime, min(p.m.most()+1, th.vtime+int64(p.m.c.Slice)))
 		c := th.cpu
 		th.leaves(now)
 		th.wants()
@@ -430,8 +430,8 @@ func (m *Machine) fill(c *cpu, now int64) {
 // contended reports whether others wait for the CPU of a thread.
 func (m *Machine) contended(th *thread) bool { return m.best(th.cpu) != nil }
 
-// most returns the most CPU time that a thread waiting for this CPU has had.
-func (m *Machine) most(th *thread) int64 {
+// most returns the most CPU time that a waiting thread has had.
+func (m *Machine) most() int64 {
 	return slices.MaxFunc(m.ready, func(a, b *thread) int { return cmp.Compare(a.vtime, b.vtime) }).vtime
 }
 

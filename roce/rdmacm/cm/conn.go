@@ -341,9 +341,9 @@ func (a *Agent) Shutdown() {
 		case Established, DReqSent:
 			_ = c.sendDREQ(nil) // fails only without random numbers; then the peer cannot be told
 		case RepSent, MRARepRcvd, RepRcvd:
-			c.sendREJ(mad.SubjectOther, mad.RejectConsumer, nil, nil)
+			c.sendREJ(mad.SubjectOther, mad.RejectConsumer, nil)
 		case ReqRcvd:
-			c.sendREJ(mad.SubjectREQ, mad.RejectConsumer, nil, nil)
+			c.sendREJ(mad.SubjectREQ, mad.RejectConsumer, nil)
 		case ReqSent, MRAReqRcvd:
 			c.rejectTimeout()
 		}

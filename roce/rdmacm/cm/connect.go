@@ -160,7 +160,7 @@ func (a *Agent) acceptREP(in *message, c *Conn, m *mad.REP) {
 	}
 	c.remoteID, c.remoteGUID = m.LocalCommID, m.CAGUID
 	if refuse != 0 {
-		c.sendREJ(mad.SubjectREP, refuse, nil, nil)
+		c.sendREJ(mad.SubjectREP, refuse, nil)
 		a.emit(c, Event{Type: EventRejected, Reason: refuse})
 		c.remove()
 		return

@@ -73,7 +73,7 @@ func (c *Conn) giveUp(now int64) {
 }
 
 // tooLate tells the peer that its connection was given up.
-func (c *Conn) tooLate() { c.sendREJ(mad.SubjectOther, mad.RejectTimeout, nil, nil) }
+func (c *Conn) tooLate() { c.sendREJ(mad.SubjectOther, mad.RejectTimeout, nil) }
 
 // farewell tells the peer once more, if that is due. It returns whether to keep the record.
 func (c *Conn) farewell(now int64) bool {

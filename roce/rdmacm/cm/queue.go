@@ -209,7 +209,7 @@ func (l *Listener) refuseAll() {
 				l.a.stats.DropTx++
 			}
 		} else {
-			c.sendREJ(mad.SubjectREQ, mad.RejectConsumer, nil, nil)
+			c.sendREJ(mad.SubjectREQ, mad.RejectConsumer, nil)
 		}
 		c.remove()
 	}

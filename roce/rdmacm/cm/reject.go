@@ -40,8 +40,8 @@ func (c *Conn) rej(subject mad.Subject, reason mad.RejectReason, info, private [
 }
 
 // sendREJ sends a REJ once. Its content must fit.
-func (c *Conn) sendREJ(subject mad.Subject, reason mad.RejectReason, info, private []byte) {
-	m := c.rej(subject, reason, info, private)
+func (c *Conn) sendREJ(subject mad.Subject, reason mad.RejectReason, info []byte) {
+	m := c.rej(subject, reason, info, nil)
 	if c.a.send(c.local, c.remote, mad.AttrREJ, c.tid, &m) != nil {
 		c.a.stats.DropTx++
 	}
@@ -52,7 +52,7 @@ func (c *Conn) sendREJ(subject mad.Subject, reason mad.RejectReason, info, priva
 // communication ID.
 func (c *Conn) rejectTimeout() {
 	guid := binary.BigEndian.AppendUint64(nil, uint64(c.a.cfg.GUID))
-	c.sendREJ(mad.SubjectOther, mad.RejectTimeout, guid, nil)
+	c.sendREJ(mad.SubjectOther, mad.RejectTimeout, guid)
 }
 
 // rejected returns the connection that a REJ is about. Its sender may not know our ID, or have none
