@@ -18,7 +18,7 @@ __attribute__((visibility("hidden"))) int pthread_getattr_np(pthread_t thread, p
 		int err = pthread_attr_init(attr);
 		return err ? err : pthread_attr_setstack(attr, low, size);
 	}
-	int (*ask)(pthread_t, pthread_attr_t *) = (int (*)(pthread_t, pthread_attr_t *))dlsym(RTLD_NEXT, "pthread_getattr_np");
+	int (*ask)(pthread_t, pthread_attr_t *) = (int (*)(pthread_t, pthread_attr_t *))dlsym(RTLD_DEFAULT, "pthread_getattr_np");
 	if (!ask)
 		return ENOSYS;
 	int err = ask(thread, attr);

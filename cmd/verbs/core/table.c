@@ -2,11 +2,13 @@
 #include "../include/goroce_core.h"
 #include "_cgo_export.h"
 
+void goroce_run_on(const cpu_set_t *cpus); // threads.c
+
 static const struct goroce_core table = {
 	.version = GOROCE_CORE_VERSION,
 	.size = sizeof(struct goroce_core),
 #define F(name) .name = goroce_##name
-	F(started), F(disown), F(open), F(close), F(query), F(async_next),
+	F(started), F(run_on), F(disown), F(open), F(close), F(query), F(async_next),
 	F(alloc_pd), F(dealloc_pd),
 	F(reg_mr), F(rereg_mr), F(dereg_mr),
 	F(alloc_mw), F(dealloc_mw), F(bind_mw),

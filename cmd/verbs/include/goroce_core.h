@@ -15,6 +15,7 @@
 #ifndef GOROCE_CORE_H
 #define GOROCE_CORE_H
 
+#include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <infiniband/verbs.h>
@@ -22,7 +23,7 @@
 #include "goroce_gids.h"
 
 /* Counts the changes of this file: both halves have to be of one build. */
-#define GOROCE_CORE_VERSION 7
+#define GOROCE_CORE_VERSION 8
 
 typedef uint32_t goroce_handle;
 
@@ -164,6 +165,7 @@ struct goroce_core {
 	uint32_t size;	  /* of this structure */
 
 	void (*started)(void); /* does nothing: a thread that has called it is known to Go */
+	void (*run_on)(const cpu_set_t *cpus); /* the CPUs of threads that are made from now on */
 	/* disown is the first call in the child of a fork: it closes what is there of the parent's Go half. */
 	void (*disown)(void);
 

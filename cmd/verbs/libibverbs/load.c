@@ -204,8 +204,11 @@ static void load_once(void)
 	const struct goroce_core *c = table ? table() : NULL;
 	if (c) {
 		shim_after_go((void *)table);
-		if (c->version == GOROCE_CORE_VERSION && c->size == sizeof *c)
+		if (c->version == GOROCE_CORE_VERSION && c->size == sizeof *c) {
+			if (cpus_known)
+				c->run_on(&cpus);
 			start_ender(c);
+		}
 	}
 	if (freed)
 		sched_setaffinity(0, sizeof bound, &bound);
