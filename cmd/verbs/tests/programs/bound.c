@@ -3,6 +3,8 @@
 #include <dirent.h>
 #include <sched.h>
 
+#define ENDS 8
+
 int main(void)
 {
 	cpu_set_t all, one, now;
@@ -12,8 +14,9 @@ int main(void)
 		if (CPU_ISSET(i, &all))
 			CPU_SET(i, &one);
 	CHECK(!sched_setaffinity(0, sizeof one, &one));
-	struct end e;
-	end_open(&e, 0, 4096);
+	static struct end ends[ENDS]; // each wants more threads
+	for (int i = 0; i < ENDS; i++)
+		end_open(&ends[i], 0, 4096);
 	CHECK(!sched_getaffinity(0, sizeof now, &now) && CPU_EQUAL(&now, &one));
 	DIR *d = opendir("/proc/self/task");
 	CHECK(d);
@@ -27,6 +30,7 @@ int main(void)
 	}
 	CHECK(others > 0);
 	closedir(d);
-	end_close(&e);
+	for (int i = 0; i < ENDS; i++)
+		end_close(&ends[i]);
 	return 0;
 }
