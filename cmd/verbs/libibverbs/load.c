@@ -147,10 +147,11 @@ static void *end(void *arg)
 	return NULL;
 }
 
-// ask has another thread run what e says.
+// ask has another thread run what e says: the one that is there, unless the ending before is stuck in it.
 static bool ask(struct ending *e)
 {
-	if (ender_in == getpid()) {
+	const struct ending *before = next;
+	if (ender_in == getpid() && (!before || __atomic_load_n(&before->done, __ATOMIC_ACQUIRE))) {
 		next = e;
 		return !sem_post(&wanted);
 	}
