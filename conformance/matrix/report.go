@@ -59,11 +59,13 @@ type Row struct {
 	// Samples are the single measurements, by names that end with the unit.
 	Samples map[string][]float64 `json:"samples,omitempty"`
 
-	wrong bool // it failed in a way that no standstill of the guest explains
+	wrong bool    // it failed in a way that no standstill of the guest explains
+	part  *Report // of a report, that it was added to
 }
 
 // Report collects rows; it may be used from several goroutines.
 type Report struct {
+	of      *Report // it is a part of: see Part
 	mu      sync.Mutex
 	rows    []Row
 	stopped bool
@@ -73,11 +75,26 @@ type Report struct {
 	OnRow func(Row)
 }
 
+// Part returns a report whose rows are r's. They can be stopped apart, and taken back.
+func (r *Report) Part() *Report { return &Report{of: r} }
+
+// Withdraw takes the rows of a part back.
+func (r *Report) Withdraw() {
+	r.of.mu.Lock()
+	defer r.of.mu.Unlock()
+	r.of.rows = slices.DeleteFunc(r.of.rows, func(row Row) bool { return row.part == r })
+}
+
 // Add appends a row.
 func (r *Report) Add(row Row) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.stopped {
+		return
+	}
+	if r.of != nil {
+		row.part = r
+		r.of.Add(row)
 		return
 	}
 	r.rows = append(r.rows, row)
@@ -179,6 +196,9 @@ type lane struct{ kernel, link string }
 // Again reports whether an attempt that took so long may be made again. All of a run together may have taken
 // [againTime]: a run on a machine that stands still must end, too.
 func (r *Report) Again(took time.Duration) bool {
+	if r.of != nil {
+		return r.of.Again(took)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.again += took
@@ -187,6 +207,10 @@ func (r *Report) Again(took time.Duration) bool {
 
 // Starvation notes that a try was lost at a time because the guest stood still.
 func (r *Report) Starvation(kernel, link string, at time.Duration) {
+	if r.of != nil {
+		r.of.Starvation(kernel, link, at)
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.starved == nil {

@@ -48,7 +48,7 @@ func (r *runner) conformLane(ctx context.Context, x lane, link string) error {
 	if err != nil {
 		return err
 	}
-	name := filepath.Join(out, "conform-"+kernelOf(x.p)+"-"+link)
+	name := filepath.Join(out, "conform-"+x.t.name()+"-"+link)
 	args := []string{
 		"conform", "--agent", net.JoinHostPort(x.p.Addr(peer.V4).String(), port), "--dev", x.p.Guest().Dev, "--link", link, "--timeout", r.timeout.String(),
 		"--addr", fmt.Sprintf("%v,%v", x.at.Addr4, x.at.Addr6), "--peer-addr", fmt.Sprintf("%v,%v", x.p.Addr(peer.V4), x.p.Addr(peer.V6)),
@@ -71,15 +71,15 @@ func (r *runner) conformLane(ctx context.Context, x lane, link string) error {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	if r.wants("links") {
-		r.report.Add(r.conformLink(x, link, ended))
+		x.report.Add(r.conformLink(x, link, ended))
 	}
 	err = <-ended
 	if x := (*exec.ExitError)(nil); errors.As(err, &x) && x.ExitCode() == 1 {
 		err = nil // rows have failed: they say so
 	}
-	rows, e := conformRows(name+".json", kernelOf(x.p))
+	rows, e := conformRows(name+".json", x.t.name())
 	for _, row := range rows {
-		r.report.Add(row)
+		x.report.Add(row)
 	}
 	if err = cmp.Or(err, e); err != nil {
 		return fmt.Errorf("roce conform: %w\n%s", err, lastLines(said.String()))

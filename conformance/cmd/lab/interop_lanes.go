@@ -20,18 +20,19 @@ import (
 
 // lane is what runs one after the other.
 type lane struct {
-	p   *hosts.RXE
+	t   *target
 	at  *lab.Host
 	bin string
 	lab *lab.Lab
 	// firstPort is the tools' first TCP port.
 	firstPort int
-	// guest is the lock that the lanes of a guest share.
-	guest *sync.RWMutex
+	// The machine that it runs against, and where the rows go: see target.untilItLives.
+	*life
+	report *matrix.Report
 }
 
 // goroceAgainst runs this module's stack against each guest, side by side.
-func (r *runner) goroceAgainst(ctx context.Context, l *lab.Lab, peers []*hosts.RXE) error {
+func (r *runner) goroceAgainst(ctx context.Context, l *lab.Lab, targets []*target) error {
 	var bin string
 	if r.conform || r.wants("links") || r.wants("tools") || r.wants("rdmacm") || r.wants("cmfaults") {
 		var err error
@@ -44,18 +45,22 @@ func (r *runner) goroceAgainst(ctx context.Context, l *lab.Lab, peers []*hosts.R
 		devices = r.conformLane
 	}
 	var runs []func() error
-	for i, p := range peers {
-		guest := new(sync.RWMutex)
+	for i, t := range targets {
 		for _, on := range []func(context.Context, lane, string) error{devices, r.toolLane, r.cmLane} {
 			at, err := l.AddHost()
 			if err != nil {
 				return err
 			}
-			x := lane{p: p, at: at, bin: bin, lab: l, firstPort: matrix.DefaultPort + i*matrix.PortRange, guest: guest}
+			x := lane{t: t, at: at, bin: bin, lab: l, firstPort: matrix.DefaultPort + i*matrix.PortRange}
 			runs = append(runs, func() error {
 				for _, link := range r.links {
-					if err := on(ctx, x, link); err != nil {
-						return fmt.Errorf("%s, %s link: %w", kernelOf(p), link, err)
+					err := t.untilItLives(ctx, r.report, func(v *life, rows *matrix.Report) error {
+						x := x
+						x.life, x.report = v, rows
+						return on(v.ctx, x, link)
+					})
+					if err != nil {
+						return fmt.Errorf("%s, %s link: %w", t.name(), link, err)
 					}
 				}
 				return nil
@@ -73,7 +78,10 @@ func (r *runner) goroceAgainst(ctx context.Context, l *lab.Lab, peers []*hosts.R
 
 // env is what the groups of a lane work with; the peers are missing.
 func (r *runner) env(x lane, link string) *matrix.Env {
-	return &matrix.Env{StoodStill: r.pulses[x.p].StoodStill, Wire: x.lab.Wire, Report: r.report, Kernel: kernelOf(x.p), Link: link, Full: r.full(link), OnlyTool: r.onlyTool, FirstPort: x.firstPort, Guest: x.guest, RefPort: x.p.PortName()}
+	return &matrix.Env{
+		StoodStill: x.pulse.StoodStill, Wire: x.lab.Wire, Report: x.report, Kernel: x.t.name(), Link: link, Full: r.full(link), OnlyTool: r.onlyTool,
+		FirstPort: x.firstPort, Guest: &x.t.programs, RefPort: x.p.PortName(),
+	}
 }
 
 // hosts are where the programs run.

@@ -27,7 +27,6 @@ type runner struct {
 	timeout  time.Duration
 	logf     func(string, ...any)
 	report   *matrix.Report
-	pulses   map[*hosts.RXE]*lab.Pulse
 }
 
 func (r *runner) wants(group string) bool {
@@ -40,36 +39,26 @@ func (r *runner) run(ctx context.Context) error {
 		return err
 	}
 	defer l.Close()
-	peers, err := r.boot(ctx, l)
+	targets, err := r.boot(ctx, l)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	context.AfterFunc(ctx, r.report.Stop)
-	r.pulses = map[*hosts.RXE]*lab.Pulse{}
-	for _, p := range peers {
-		go endWith(ctx, cancel, p.Guest())
-		if r.pulses[p], err = p.Guest().StartPulse(ctx); err != nil {
-			return err
-		}
-	}
 	switch {
 	case r.verbs:
-		err = r.verbsAgainst(ctx, l, peers)
+		err = r.verbsAgainst(ctx, l, targets)
 	case r.self:
-		if len(peers) < 2 {
+		if len(targets) < 2 {
 			return errors.New("rxe against rxe needs two guests")
 		}
-		err = r.rxeAgainstRXE(ctx, l, peers[1], peers[0])
+		err = r.rxeAgainstRXE(l, targets[1].life(), targets[0].life())
 	default:
-		err = r.goroceAgainst(ctx, l, peers)
+		err = r.goroceAgainst(ctx, l, targets)
 		if missing := r.report.MissingRows(r.fullLinks(), r.subsetLinks()); err == nil && len(missing) > 0 {
 			err = fmt.Errorf("%d rows are missing on a link:\n%s", len(missing), strings.Join(missing, "\n"))
 		}
 	}
-	for p, pulse := range r.pulses {
-		r.logf("%s: asked 20 times a second, %s", p.Name(), pulse.Summary())
+	for _, t := range targets {
+		defer t.close()
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -77,63 +66,47 @@ func (r *runner) run(ctx context.Context) error {
 	if busy := r.report.TooBusy(); len(busy) > 0 {
 		err = errors.Join(err, fmt.Errorf("this machine is too busy:\n%s", strings.Join(busy, "\n")))
 	}
-	return errors.Join(err, r.checkGuests(ctx, peers))
+	return errors.Join(err, r.checkGuests(ctx, targets))
 }
 
-// endWith ends the run when a guest is gone: each row would wait for it as long as it may.
-func endWith(ctx context.Context, cancel context.CancelCauseFunc, g *lab.Guest) {
-	select {
-	case <-g.Gone():
-		cancel(g.Err())
-	case <-ctx.Done():
-	}
-}
-
-// boot boots a guest of each suite.
-func (r *runner) boot(ctx context.Context, l *lab.Lab) ([]*hosts.RXE, error) {
-	peers := make([]*hosts.RXE, len(r.suites))
+// boot boots a machine of each suite.
+func (r *runner) boot(ctx context.Context, l *lab.Lab) ([]*target, error) {
+	targets := make([]*target, len(r.suites))
 	errs := make([]error, len(r.suites))
 	var wg sync.WaitGroup
-	for i, s := range r.suites {
-		im, err := lab.OpenImage(s)
-		if err != nil {
-			return nil, err
-		}
-		wg.Go(func() {
-			g, err := l.Boot(ctx, lab.GuestConfig{Name: im.Suite, Image: im})
-			if err != nil {
-				errs[i] = err
-				return
-			}
-			peers[i], errs[i] = hosts.NewRXE(ctx, g)
-		})
+	for i, suite := range r.suites {
+		wg.Go(func() { targets[i], errs[i] = newTarget(ctx, l, suite, r.logf) })
 	}
 	wg.Wait()
-	return peers, errors.Join(errs...)
+	return targets, errors.Join(errs...)
 }
 
 // checkGuests makes a guest's kernel complaint a failure.
-func (r *runner) checkGuests(ctx context.Context, peers []*hosts.RXE) error {
-	for _, p := range peers {
-		log, err := p.Guest().KernelTrouble(ctx)
+func (r *runner) checkGuests(ctx context.Context, targets []*target) error {
+	for _, t := range targets {
+		row, err := t.kernelLog(ctx, r.knownWarnings(t.im.KernelMajorMinor()))
 		if err != nil {
 			return err
 		}
-		row := matrix.Row{Kernel: kernelOf(p), Group: "guests", Op: "kernel log", Role: "responder", Link: p.Link()}
-		row.Result, row.Detail = kernelResult(log, r.knownWarnings(p.Guest().Image.KernelMajorMinor()))
 		r.report.Add(row)
 	}
 	return nil
 }
 
-func kernelOf(p *hosts.RXE) string { return strings.TrimPrefix(p.Name(), "rxe ") }
-
 // rxeAgainstRXE runs the matrix between two guests: what fails there is the lab's fault or
-// a trait of rxe, not this module's.
-func (r *runner) rxeAgainstRXE(ctx context.Context, l *lab.Lab, a, b *hosts.RXE) error {
+// a trait of rxe, not this module's. It ends with either.
+func (r *runner) rxeAgainstRXE(l *lab.Lab, x, y *life) error {
+	ctx, end := context.WithCancelCause(x.ctx)
+	defer end(nil)
+	context.AfterFunc(y.ctx, func() { end(context.Cause(y.ctx)) })
+	context.AfterFunc(ctx, r.report.Stop)
+	a, b := x.p, y.p
 	env := &matrix.Env{Wire: l.Wire, Report: r.report, Kernel: a.Name() + " with " + b.Name(), Link: a.Link(), Subject: a, Ref: b, RefPort: b.PortName(), Full: r.full(a.Link()), OnlyTool: r.onlyTool, FirstPort: matrix.DefaultPort}
 	groups := append(deviceGroups(env), toolGroups(env, hosts.Guest{P: a}, hosts.Guest{P: b})...)
-	return r.groups(ctx, env, append(groups, cmGroups(env, hosts.Guest{P: a}, hosts.Guest{P: b})...))
+	if err := r.groups(ctx, env, append(groups, cmGroups(env, hosts.Guest{P: a}, hosts.Guest{P: b})...)); ctx.Err() == nil {
+		return err
+	}
+	return context.Cause(ctx)
 }
 
 // group is a group of checks.

@@ -65,7 +65,7 @@ func verbsGroups(env *matrix.Env, subject, ref matrix.Host) []group {
 }
 
 // verbsAgainst runs the programs on the libraries against each guest, one after the other on each link.
-func (r *runner) verbsAgainst(ctx context.Context, l *lab.Lab, peers []*hosts.RXE) error {
+func (r *runner) verbsAgainst(ctx context.Context, l *lab.Lab, targets []*target) error {
 	all, err := stages(ctx, "bin", r.suites, r.logf)
 	if err != nil {
 		return err
@@ -74,19 +74,22 @@ func (r *runner) verbsAgainst(ctx context.Context, l *lab.Lab, peers []*hosts.RX
 	for _, s := range all {
 		bySuite[s.Suite] = s
 	}
-	for i, p := range peers {
+	for i, t := range targets {
 		at, err := l.AddHost()
 		if err != nil {
 			return err
 		}
 		for _, link := range r.links {
-			env := &matrix.Env{
-				Wire: l.Wire, Report: r.report, Kernel: kernelOf(p), Link: link, Full: r.full(link), OnlyTool: r.onlyTool,
-				FirstPort: matrix.DefaultPort + i*matrix.PortRange, RefPort: p.PortName(),
-			}
-			local := verbsHost{hosts.Local{Lab: l, At: at, Link: link}, bySuite[p.Guest().Image.Suite]}
-			if err := r.groups(ctx, env, verbsGroups(env, local, hosts.Guest{P: p})); err != nil {
-				return fmt.Errorf("%s, %s link: %w", kernelOf(p), link, err)
+			err := t.untilItLives(ctx, r.report, func(v *life, rows *matrix.Report) error {
+				env := &matrix.Env{
+					Wire: l.Wire, Report: rows, Kernel: t.name(), Link: link, Full: r.full(link), OnlyTool: r.onlyTool,
+					FirstPort: matrix.DefaultPort + i*matrix.PortRange, RefPort: v.p.PortName(),
+				}
+				local := verbsHost{hosts.Local{Lab: l, At: at, Link: link}, bySuite[t.im.Suite]}
+				return r.groups(v.ctx, env, verbsGroups(env, local, hosts.Guest{P: v.p}))
+			})
+			if err != nil {
+				return fmt.Errorf("%s, %s link: %w", t.name(), link, err)
 			}
 		}
 	}
