@@ -31,7 +31,8 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* load.c: the Go half. cm and rs are NULL until cm_load was called. */
+/* load.c: the Go half. cm and rs are NULL until cm_load was called. A call through rs comes behind rs_of, rpoll or cm_load: the thread is
+ * known to Go (goroce_meet) from then on. */
 extern const struct goroce_cm *cm;
 extern const struct goroce_rs *rs;
 int cm_load(void); /* 0 or an errno */

@@ -50,14 +50,16 @@ const char *cm_helper(void)
 
 int cm_load(void)
 {
-	goroce_foreign(goroce_generation());
 	pthread_mutex_lock(&loading);
 	if (!tried) {
 		tried = true;
 		load_once();
 	}
 	pthread_mutex_unlock(&loading);
-	return cm ? 0 : ENODEV;
+	if (!cm)
+		return ENODEV;
+	goroce_meet(); // it may have waited for another thread that has loaded it
+	return 0;
 }
 
 // Around a fork: the child has a Go half of its own, if it needs one.
