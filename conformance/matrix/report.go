@@ -149,12 +149,13 @@ func (row Row) Label() string {
 	return s
 }
 
-// MissingRows returns the rows that are not there on a link, by their labels with that link. Links that run everything are to have the
+// MissingRows returns the rows of a kernel that are not there on a link, by their labels with that link. Links that run everything are to have the
 // same rows, and so are those that run the subset. Each row of the subset has one like it among all, which may repeat something more often: the
 // numbers in its name count for nothing.
-func (r *Report) MissingRows(full, subset []string) []string {
-	out := append(r.missing(full, full, Row.Label), r.missing(subset, subset, Row.Label)...)
-	return append(out, r.missing(subset, full, func(row Row) string {
+func (r *Report) MissingRows(kernel string, full, subset []string) []string {
+	rows := slices.DeleteFunc(r.Rows(), func(row Row) bool { return row.Kernel != kernel })
+	out := append(missing(rows, full, full, Row.Label), missing(rows, subset, subset, Row.Label)...)
+	return append(out, missing(rows, subset, full, func(row Row) string {
 		row.Op = numbers.ReplaceAllString(row.Op, "N")
 		return row.Label()
 	})...)
@@ -165,11 +166,11 @@ var numbers = regexp.MustCompile(`\d+`)
 
 // missing returns the rows that are there on one of some links and not on one of others, by their labels with the latter. Rows of one name
 // are the same.
-func (r *Report) missing(from, on []string, name func(Row) string) (labels []string) {
+func missing(all []Row, from, on []string, name func(Row) string) (labels []string) {
 	var rows []Row // one of each name
 	there := map[string]bool{}
 	seen := map[string]bool{}
-	for _, row := range r.Rows() {
+	for _, row := range all {
 		link := row.Link
 		row.Link = ""
 		there[link+" "+name(row)] = true

@@ -17,9 +17,10 @@ func TestMissingRowsComparesLinksByName(t *testing.T) {
 	r.Add(testRow("xdp", 1, Fail))
 	r.Add(testRow("udp", 2, Pass))
 	r.Add(Row{Kernel: "6.1", Group: "guests", Link: "rxe"}) // on no link
-	require.Equal(t, []string{"6.1 xdp operations rc SEND as requester mtu 1024 size 2 ipv4"}, r.MissingRows([]string{"udp", "xdp"}, nil))
+	require.Equal(t, []string{"6.1 xdp operations rc SEND as requester mtu 1024 size 2 ipv4"}, r.MissingRows("6.1", []string{"udp", "xdp"}, nil))
+	require.Empty(t, r.MissingRows("6.12", []string{"udp", "xdp"}, nil), "rows of another kernel")
 	r.Add(testRow("xdp", 2, Skip)) // left out, but not silently
-	require.Empty(t, r.MissingRows([]string{"udp", "xdp"}, nil))
+	require.Empty(t, r.MissingRows("6.1", []string{"udp", "xdp"}, nil))
 }
 
 // A link that runs a subset has the rows of the others that do, and all of them are on the links that run everything.
@@ -31,11 +32,11 @@ func TestMissingRowsOfASubset(t *testing.T) {
 	r.Add(op(testRow("packet", 1, Pass), "cmtime -c 100"))
 	r.Add(op(testRow("xdp", 1, Pass), "cmtime -c 100"))
 	full, subset := []string{"udp"}, []string{"packet", "xdp"}
-	require.Empty(t, r.MissingRows(full, subset))
-	require.Len(t, r.MissingRows([]string{"udp", "packet", "xdp"}, nil), 5)
+	require.Empty(t, r.MissingRows("6.1", full, subset))
+	require.Len(t, r.MissingRows("6.1", []string{"udp", "packet", "xdp"}, nil), 5)
 
 	r.Add(testRow("xdp", 2, Pass))
-	require.Equal(t, []string{"6.1 packet operations rc SEND as requester mtu 1024 size 2 ipv4", "6.1 udp operations rc SEND as requester mtu 1024 size 2 ipv4"}, r.MissingRows(full, subset))
+	require.Equal(t, []string{"6.1 packet operations rc SEND as requester mtu 1024 size 2 ipv4", "6.1 udp operations rc SEND as requester mtu 1024 size 2 ipv4"}, r.MissingRows("6.1", full, subset))
 }
 
 func TestTableFoldsLinksThatAgree(t *testing.T) {

@@ -24,7 +24,7 @@ func interop(t *tool, args []string) error {
 	t.Var((*list)(&r.links), "link", "comma-separated links to run on")
 	suites := t.suites(lab.Suites, "Debian suites whose kernels to run against")
 	quick := t.Bool("quick", false, "run a subset, the same on each link")
-	full := t.String("full", "", "comma-separated links to run everything on; others run the subset of -quick; empty means all, or none with -quick")
+	full := t.String("full", "", "comma-separated links to run everything on, each alone or with a suite, as in udp:trixie; others run the subset of -quick; empty means all, or none with -quick")
 	t.BoolVar(&r.verbs, "verbs", false, "run Debian's programs on this project's verbs libraries, of bin/verbs, in place of its own tools")
 	t.BoolVar(&r.self, "self", false, "run rxe against rxe, which tests the lab itself")
 	t.BoolVar(&r.conform, "conform", false, "run the groups that work with a device by the command \"roce conform\", with those that only it has: micro, drills")
@@ -38,7 +38,7 @@ func interop(t *tool, args []string) error {
 		return err
 	}
 	var err error
-	if r.full, err = fullOn(*full, *quick); err == nil {
+	if r.full, err = fullOn(*full, *quick, *suites); err == nil {
 		err = checkLinks(r.links)
 	}
 	if err != nil {
@@ -112,26 +112,39 @@ func checkLinks(names []string) error {
 	return nil
 }
 
-// fullOn makes a predicate of the links to run everything on from the options.
-func fullOn(full string, quick bool) (func(link string) bool, error) {
+// fullOn makes a predicate of the links, and the suites on them, to run everything on from the options.
+func fullOn(full string, quick bool, suites []string) (func(link, suite string) bool, error) {
 	if full == "" {
-		return func(string) bool { return !quick }, nil
+		return func(string, string) bool { return !quick }, nil
 	}
 	if quick {
 		return nil, errors.New("-quick runs everything on no link, and -full on some")
 	}
-	names := strings.Split(full, ",")
-	return func(link string) bool { return slices.Contains(names, link) }, checkLinks(names)
+	where := strings.Split(full, ",")
+	for _, at := range where {
+		link, suite, one := strings.Cut(at, ":")
+		if err := peer.CheckLink(link); err != nil {
+			return nil, err
+		}
+		if one && !slices.Contains(suites, suite) {
+			return nil, fmt.Errorf("-full %s: the suites of this run are %s", at, strings.Join(suites, ", "))
+		}
+	}
+	return func(link, suite string) bool {
+		return slices.Contains(where, link) || slices.Contains(where, link+":"+suite)
+	}, nil
 }
 
-// fullLinks are the links that everything is run on.
-func (r *runner) fullLinks() []string {
-	return slices.DeleteFunc(slices.Clone(r.links), func(link string) bool { return !r.full(link) })
-}
-
-// subsetLinks are the others.
-func (r *runner) subsetLinks() []string {
-	return slices.DeleteFunc(slices.Clone(r.links), r.full)
+// split parts the links into those that everything is run on against a suite's kernel, and those that run the subset.
+func (r *runner) split(suite string) (full, subset []string) {
+	for _, link := range r.links {
+		if r.full(link, suite) {
+			full = append(full, link)
+		} else {
+			subset = append(subset, link)
+		}
+	}
+	return full, subset
 }
 
 func (r *runner) writeJSON() error {
@@ -146,10 +159,11 @@ func (r *runner) writeJSON() error {
 func (r *runner) writeMarkdown(path string) error {
 	var b bytes.Buffer
 	fmt.Fprintln(&b, "# "+r.title())
-	subset := r.subsetLinks()
 	fmt.Fprintf(&b, "\nMade by `go run ./conformance/cmd/lab interop -md conformance/RESULTS.md`, on the links %s", strings.Join(r.links, ", "))
-	if len(subset) > 0 {
-		fmt.Fprintf(&b, ", of which %s ran a subset", strings.Join(subset, ", "))
+	for _, suite := range r.suites {
+		if _, subset := r.split(suite); len(subset) > 0 {
+			fmt.Fprintf(&b, ", of which %s ran a subset against %s's kernel", strings.Join(subset, ", "), suite)
+		}
 	}
 	fmt.Fprintln(&b, ".")
 	fmt.Fprintln(&b, "The role is goroce's; numbers count the variants (sizes, path MTUs, address families, packets hit)")

@@ -54,7 +54,7 @@ func (r *runner) conformLane(ctx context.Context, x lane, link string) error {
 		"--addr", fmt.Sprintf("%v,%v", x.at.Addr4, x.at.Addr6), "--peer-addr", fmt.Sprintf("%v,%v", x.p.Addr(peer.V4), x.p.Addr(peer.V6)),
 		"--only", strings.Join(groups, ","), "--json", name + ".json", "--junit", name + ".xml", "--md", name + ".md", "--html", name + ".html", "--pcap-dir", name,
 	}
-	if !r.full(link) {
+	if !r.full(link, x.t.im.Suite) {
 		args = append(args, "--quick")
 	}
 	if err := os.Remove(name + ".json"); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -79,7 +79,7 @@ func (r *runner) goroceAgainst(ctx context.Context, l *lab.Lab, targets []*targe
 // env is what the groups of a lane work with; the peers are missing.
 func (r *runner) env(x lane, link string) *matrix.Env {
 	return &matrix.Env{
-		StoodStill: x.pulse.StoodStill, Wire: x.lab.Wire, Report: x.report, Kernel: x.t.name(), Link: link, Full: r.full(link), OnlyTool: r.onlyTool,
+		StoodStill: x.pulse.StoodStill, Wire: x.lab.Wire, Report: x.report, Kernel: x.t.name(), Link: link, Full: r.full(link, x.t.im.Suite), OnlyTool: r.onlyTool,
 		FirstPort: x.firstPort, Guest: &x.t.programs, RefPort: x.p.PortName(),
 	}
 }

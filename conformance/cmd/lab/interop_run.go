@@ -18,7 +18,7 @@ import (
 type runner struct {
 	links    []string
 	suites   []string
-	full     func(link string) bool // everything is run on a link; otherwise the subset of -quick
+	full     func(link, suite string) bool // everything is run on a link against a suite's kernel; otherwise the subset of -quick
 	self     bool
 	verbs    bool // programs on the verbs libraries
 	only     string
@@ -53,7 +53,12 @@ func (r *runner) run(ctx context.Context) error {
 		err = r.rxeAgainstRXE(l, targets[1].life(), targets[0].life())
 	default:
 		err = r.goroceAgainst(ctx, l, targets)
-		if missing := r.report.MissingRows(r.fullLinks(), r.subsetLinks()); err == nil && len(missing) > 0 {
+		var missing []string
+		for _, t := range targets {
+			full, subset := r.split(t.im.Suite)
+			missing = append(missing, r.report.MissingRows(t.name(), full, subset)...)
+		}
+		if err == nil && len(missing) > 0 {
 			err = fmt.Errorf("%d rows are missing on a link:\n%s", len(missing), strings.Join(missing, "\n"))
 		}
 	}
@@ -101,7 +106,7 @@ func (r *runner) rxeAgainstRXE(l *lab.Lab, x, y *life) error {
 	context.AfterFunc(y.ctx, func() { end(context.Cause(y.ctx)) })
 	context.AfterFunc(ctx, r.report.Stop)
 	a, b := x.p, y.p
-	env := &matrix.Env{Wire: l.Wire, Report: r.report, Kernel: a.Name() + " with " + b.Name(), Link: a.Link(), Subject: a, Ref: b, RefPort: b.PortName(), Full: r.full(a.Link()), OnlyTool: r.onlyTool, FirstPort: matrix.DefaultPort}
+	env := &matrix.Env{Wire: l.Wire, Report: r.report, Kernel: a.Name() + " with " + b.Name(), Link: a.Link(), Subject: a, Ref: b, RefPort: b.PortName(), Full: r.full(a.Link(), a.Guest().Image.Suite), OnlyTool: r.onlyTool, FirstPort: matrix.DefaultPort}
 	groups := append(deviceGroups(env), toolGroups(env, hosts.Guest{P: a}, hosts.Guest{P: b})...)
 	if err := r.groups(ctx, env, append(groups, cmGroups(env, hosts.Guest{P: a}, hosts.Guest{P: b})...)); ctx.Err() == nil {
 		return err

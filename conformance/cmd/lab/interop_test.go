@@ -7,26 +7,32 @@ import (
 )
 
 func TestFullOn(t *testing.T) {
+	suites := []string{"bookworm", "trixie"}
 	for _, c := range []struct {
-		full        string
-		quick       bool
-		udp, packet bool
-		err         string
+		full       string
+		quick      bool
+		udp, other bool // everything is run on udp, against trixie's kernel and the other
+		packet     bool
+		err        string
 	}{
-		{"", false, true, true, ""},
-		{"", true, false, false, ""},
-		{"udp", false, true, false, ""},
-		{"udp,packet", false, true, true, ""},
-		{"udp", true, false, false, "on no link"},
-		{"upd", false, false, false, "upd"},
+		{"", false, true, true, true, ""},
+		{"", true, false, false, false, ""},
+		{"udp", false, true, true, false, ""},
+		{"udp,packet", false, true, true, true, ""},
+		{"udp:trixie", false, true, false, false, ""},
+		{"udp:trixie,packet", false, true, false, true, ""},
+		{"udp", true, false, false, false, "on no link"},
+		{"upd", false, false, false, false, "upd"},
+		{"udp:sid", false, false, false, false, "udp:sid"},
 	} {
-		full, err := fullOn(c.full, c.quick)
+		full, err := fullOn(c.full, c.quick, suites)
 		if c.err != "" {
 			require.ErrorContains(t, err, c.err)
 			continue
 		}
 		require.NoError(t, err)
-		require.Equal(t, c.udp, full("udp"), "%+v", c)
-		require.Equal(t, c.packet, full("packet"), "%+v", c)
+		require.Equal(t, c.udp, full("udp", "trixie"), "%+v", c)
+		require.Equal(t, c.other, full("udp", "bookworm"), "%+v", c)
+		require.Equal(t, c.packet, full("packet", "trixie"), "%+v", c)
 	}
 }

@@ -82,7 +82,7 @@ func (r *runner) verbsAgainst(ctx context.Context, l *lab.Lab, targets []*target
 		for _, link := range r.links {
 			err := t.untilItLives(ctx, r.report, func(v *life, rows *matrix.Report) error {
 				env := &matrix.Env{
-					Wire: l.Wire, Report: rows, Kernel: t.name(), Link: link, Full: r.full(link), OnlyTool: r.onlyTool,
+					Wire: l.Wire, Report: rows, Kernel: t.name(), Link: link, Full: r.full(link, t.im.Suite), OnlyTool: r.onlyTool,
 					FirstPort: matrix.DefaultPort + i*matrix.PortRange, RefPort: v.p.PortName(),
 				}
 				local := verbsHost{hosts.Local{Lab: l, At: at, Link: link}, bySuite[t.im.Suite]}
