@@ -1,6 +1,7 @@
 package matrix
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"slices"
@@ -66,6 +67,7 @@ type Row struct {
 // Report collects rows; it may be used from several goroutines.
 type Report struct {
 	of      *Report // it is a part of: see Part
+	ctx     context.Context
 	mu      sync.Mutex
 	rows    []Row
 	stopped bool
@@ -75,8 +77,9 @@ type Report struct {
 	OnRow func(Row)
 }
 
-// Part returns a report whose rows are r's. They can be stopped apart, and taken back.
-func (r *Report) Part() *Report { return &Report{of: r} }
+// Part returns a report whose rows are r's, and can be taken back. It takes no more once ctx has ended: what an interrupted row has
+// seen is no result.
+func (r *Report) Part(ctx context.Context) *Report { return &Report{of: r, ctx: ctx} }
 
 // Withdraw takes the rows of a part back.
 func (r *Report) Withdraw() {
@@ -87,14 +90,15 @@ func (r *Report) Withdraw() {
 
 // Add appends a row.
 func (r *Report) Add(row Row) {
+	if r.of != nil {
+		if row.part = r; r.ctx.Err() == nil {
+			r.of.Add(row)
+		}
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.stopped {
-		return
-	}
-	if r.of != nil {
-		row.part = r
-		r.of.Add(row)
 		return
 	}
 	r.rows = append(r.rows, row)

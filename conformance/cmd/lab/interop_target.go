@@ -120,10 +120,9 @@ func (t *target) revive(ctx context.Context, dead *life) error {
 // rows of a run against one that died are taken back.
 func (t *target) untilItLives(ctx context.Context, all *matrix.Report, f func(*life, *matrix.Report) error) error {
 	for {
-		v, part := t.life(), all.Part()
-		stop := context.AfterFunc(v.ctx, part.Stop) // what an interrupted row has seen is no result
+		v := t.life()
+		part := all.Part(v.ctx)
 		err := f(v, part)
-		stop()
 		if err != nil && v.machine.Panicked() { // it may still have to say why
 			<-v.ctx.Done()
 		}
