@@ -190,6 +190,11 @@ func TestPage(t *testing.T) {
 	page, err := os.ReadFile("../SUITES.md")
 	require.NoError(t, err)
 	require.Equal(t, b.String(), string(page), "\"bin/lab suites -page\" makes it anew")
+	for _, s := range All() {
+		if len(byName(all, s.Name)) > 0 {
+			require.NotEmpty(t, runsOf(s.Name), "runs.md does not say how %s was run", s.Name)
+		}
+	}
 }
 
 // What a process of libiscsi's test program that ran one test has come to.

@@ -12,7 +12,7 @@ import (
 	"github.com/goroce/goroce/internal/report"
 )
 
-// runsText says when and how what is in results.txt was run: a list of Markdown, which whoever commits results writes.
+// runsText says when and how what is in results.txt was run: a section of Markdown for each suite, written by hand.
 //
 //go:embed runs.md
 var runsText string
@@ -47,7 +47,7 @@ func WriteTable(w io.Writer, all []Result, known []Known) error {
 			t.Row(fmt.Sprintf("[%s](#%s)", s.Name, s.Name), s.Version, on, c.Passed, c.Failed, c.Skipped)
 		}
 	}
-	fmt.Fprintf(&b, "\nThe runs that these are of:\n\n%s", runsText)
+	fmt.Fprint(&b, "\npyverbs and valkey are the newest that Debian's archive had on 2026-11-28; the others are those of Debian 12 and 13.\n")
 	for _, s := range All() {
 		if of := byName(all, s.Name); len(of) > 0 {
 			writeSuite(&b, s, of, known)
@@ -55,6 +55,16 @@ func WriteTable(w io.Writer, all []Result, known []Known) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// runsOf is the text on a suite's runs.
+func runsOf(suite string) string {
+	for part := range strings.SplitSeq("\n"+runsText, "\n## ") {
+		if name, text, _ := strings.Cut(part, "\n"); name == suite {
+			return strings.TrimSpace(text)
+		}
+	}
+	return ""
 }
 
 func byName(all []Result, suite string) (of []Result) {
@@ -92,6 +102,9 @@ func writeSuite(b *strings.Builder, s Suite, of []Result, known []Known) {
 		source = fmt.Sprintf("%s %s, %s", s.Package, s.Version, s.Archive)
 	}
 	fmt.Fprintf(b, "\n## %s\n\n%s. Source: %s.\n\n", s.Name, s.About, source)
+	if runs := runsOf(s.Name); runs != "" {
+		fmt.Fprintf(b, "%s\n\n", runs)
+	}
 	fmt.Fprint(b, "Passed, failed and skipped:\n\n")
 	t := report.Begin(b, append([]string{"tests"}, ons...)...)
 	groups := map[string]bool{}
