@@ -203,8 +203,8 @@ static void load_once(void)
 	library = open_core();
 	goroce_core_table_fn *table = library ? (goroce_core_table_fn *)dlsym(library, "goroce_core_table") : NULL;
 	const struct goroce_core *c = table ? table() : NULL;
+	shim_after_go(c ? (void *)table : NULL);
 	if (c) {
-		shim_after_go((void *)table);
 		if (c->version == GOROCE_CORE_VERSION && c->size == sizeof *c) {
 			if (cpus_known)
 				c->run_on(&cpus);

@@ -52,10 +52,11 @@ static int fault_index(int sig) { return sig == SIGSEGV ? 0 : sig == SIGBUS ? 1 
 
 static struct {
 	atomic_bool on;		     // Go is there
+	bool loading;		     // it is about to be
 	struct sigaction program[2]; // what the program has asked for
 	struct sigaction go[2];
 	uintptr_t text, text_end; // of the Go half
-	atomic_flag lock;	  // of program; taken with all signals blocked
+	atomic_flag lock;	  // of program, loading and before; taken with all signals blocked
 } shared = {.lock = ATOMIC_FLAG_INIT};
 
 static void lock(sigset_t *old)
@@ -142,28 +143,40 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 
 static const struct sigaction ours = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER};
 
-// shim_sigaction is sigaction of libc, for a program that shares its process with Go.
+static __thread bool forking __attribute__((tls_model("initial-exec"))); // this thread has the lock, around a fork
+
+static struct sigaction before[NSIG]; // what the program has asked for, while Go is being loaded
+
+// shim_sigaction is sigaction of libc, for a program that shares its process with Go. Until Go is there it takes the lock, so that
+// no call falls between what shim_before_go notes and what shim_after_go puts back.
 int shim_sigaction(int sig, const struct sigaction *act, struct sigaction *old)
 {
-	int i = fault_index(sig);
-	if (i >= 0 && atomic_load(&shared.on)) {
-		sigset_t mask;
-		lock(&mask);
-		struct sigaction before = shared.program[i];
-		if (act)
-			shared.program[i] = *act;
-		unlock(&mask);
-		if (old)
-			*old = before;
-		return 0;
-	}
-	struct sigaction on_stack;
+	int i = fault_index(sig), failed = 0;
+	struct sigaction on_stack, was;
+	const struct sigaction *to = act;
 	if (act && catches(act)) {
 		on_stack = *act;
 		on_stack.sa_flags |= SA_ONSTACK;
-		act = &on_stack;
+		to = &on_stack;
 	}
-	return libc_sigaction()(sig, act, old);
+	if (sig < 1 || sig >= NSIG || (i < 0 && atomic_load(&shared.on)))
+		return libc_sigaction()(sig, to, old);
+	sigaction_fn *libc = libc_sigaction(); // the lookup takes a lock of the loader
+	sigset_t mask;
+	if (!forking)
+		lock(&mask);
+	struct sigaction *kept = atomic_load(&shared.on) ? i < 0 ? NULL : &shared.program[i] : shared.loading ? &before[sig] : NULL;
+	if (!kept || i < 0)
+		failed = libc(sig, to, &was);
+	else
+		was = *kept; // Go has the signal, or is about to take it
+	if (kept && act && !failed)
+		*kept = *act;
+	if (!forking)
+		unlock(&mask);
+	if (old && !failed)
+		*old = was;
+	return failed;
 }
 
 EXPORT int sigaction(int sig, const struct sigaction *act, struct sigaction *old) { return shim_sigaction(sig, act, old); }
@@ -245,42 +258,58 @@ static void make_room(void)
 	}
 }
 
-static struct sigaction before[NSIG];
-
 void shim_before_go(void)
 {
+	sigset_t mask;
+	libc_sigaction();
+	lock(&mask);
+	shared.loading = true;
 	for (int sig = 1; sig < NSIG; sig++)
 		if (libc_sigaction()(sig, NULL, &before[sig]))
 			before[sig] = (struct sigaction){.sa_handler = SIG_DFL};
+	unlock(&mask);
 	make_room(); // the first call of a Go function is part of loading it
 }
 
 void shim_after_go(void *function)
 {
 	struct where w = {.address = (uintptr_t)function};
-	dl_iterate_phdr(find_text, &w);
+	if (function)
+		dl_iterate_phdr(find_text, &w);
 	shared.text = w.start;
 	shared.text_end = w.end;
+	sigset_t mask;
+	lock(&mask);
 	for (int sig = 1; sig < NSIG; sig++) {
 		int i = fault_index(sig);
 		struct sigaction a = before[sig];
-		if (i >= 0) {
+		if (i >= 0 && function) {
 			libc_sigaction()(sig, NULL, &shared.go[i]);
 			shared.program[i] = a;
+			libc_sigaction()(sig, &ours, NULL);
 			continue;
 		}
 		if (catches(&a))
 			a.sa_flags |= SA_ONSTACK;
 		libc_sigaction()(sig, &a, NULL); // what cannot be caught refuses, too
 	}
-	for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
-		libc_sigaction()(faults[i], &ours, NULL);
-	atomic_store(&shared.on, true);
+	shared.loading = false;
+	atomic_store(&shared.on, function != NULL);
+	unlock(&mask);
 }
 
 static sigset_t fork_mask;
-void shim_signals_lock(void) { lock(&fork_mask); }
-void shim_signals_unlock(void) { unlock(&fork_mask); }
+void shim_signals_lock(void)
+{
+	lock(&fork_mask);
+	forking = true;
+}
+
+void shim_signals_unlock(void)
+{
+	forking = false;
+	unlock(&fork_mask);
+}
 
 void shim_signals_without_go(void)
 {

@@ -8,7 +8,7 @@
 #include <signal.h>
 #include <stdbool.h>
 
-/* Around the loading of the Go half, with all signals blocked: function is one of its functions. */
+/* Around the loading of the Go half, with all signals blocked: function is one of its functions, or NULL if that failed. */
 void shim_before_go(void);
 void shim_after_go(void *function);
 
