@@ -42,6 +42,10 @@ const char *goroce_device_addr(struct ibv_device *device);
 /* goroce_meet comes before the first call of the Go half by a thread. */
 void goroce_meet(void);
 
+/* goroce_enter does so, and handlers of signals of this thread wait until goroce_left, which returns its argument. */
+void goroce_enter(void);
+int goroce_left(int result);
+
 /* goroce_qp_unpolled reports whether there are messages for a queue pair that the program has not polled yet; false if it is destroyed. */
 bool goroce_qp_unpolled(struct ibv_qp *qp);
 

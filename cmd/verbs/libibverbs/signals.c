@@ -113,7 +113,10 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 		sigset_t all;
 		sigfillset(&all);
 		pthread_sigmask(SIG_SETMASK, &all, NULL);
+		uintptr_t at = pc_of(context);
 		shared.go[i].sa_sigaction(sig, info, context);
+		if (pc_of(context) == at)
+			default_action(sig, info); // it knows no way out, and the fault would come for ever
 		errno = saved;
 		return;
 	}
@@ -140,6 +143,74 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 		a.sa_handler(sig);
 }
 
+/*
+ * A handler that interrupts a call of an rsocket waits until it is over: it may leave by longjmp, and what it leaves would be Go's, locks and
+ * a thread that is in a call for ever. So handlers but those of faults are on_signal's to call.
+ */
+static struct sigaction handlers[NSIG]; // under shared.lock
+static __thread volatile int busy __attribute__((tls_model("initial-exec")));
+static __thread volatile uint64_t late __attribute__((tls_model("initial-exec"))); // the signals that wait, blocked
+
+static void on_signal(int sig, siginfo_t *info, void *context)
+{
+	int saved = errno;
+	// It comes again, to this thread, when it is unblocked.
+	if (busy && !syscall(SYS_rt_tgsigqueueinfo, getpid(), (pid_t)syscall(SYS_gettid), sig, info)) {
+		sigaddset(&((ucontext_t *)context)->uc_sigmask, sig);
+		late |= UINT64_C(1) << (sig - 1);
+		errno = saved;
+		return;
+	}
+	sigset_t old;
+	lock(&old);
+	struct sigaction a = handlers[sig];
+	if (a.sa_flags & SA_RESETHAND)
+		libc_sigaction()(sig, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
+	unlock(&old);
+	errno = saved;
+	if (a.sa_flags & SA_SIGINFO)
+		a.sa_sigaction(sig, info, context);
+	else
+		a.sa_handler(sig);
+}
+
+// handle makes a handler of the program's one that may wait. shared.lock is held, or there is one thread.
+static int handle(int sig, const struct sigaction *a, struct sigaction *old)
+{
+	struct sigaction here = *a;
+	here.sa_sigaction = on_signal;
+	here.sa_flags = (int)((unsigned)(a->sa_flags | SA_SIGINFO | SA_ONSTACK) & ~(unsigned)SA_RESETHAND);
+	struct sigaction before = handlers[sig];
+	handlers[sig] = *a;
+	int r = libc_sigaction()(sig, &here, old);
+	if (r)
+		handlers[sig] = before;
+	return r;
+}
+
+EXPORT void goroce_enter(void)
+{
+	shim_meet();
+	busy++;
+}
+
+EXPORT int goroce_left(int result)
+{
+	if (UNLIKELY(!--busy && late)) {
+		int saved = errno;
+		uint64_t which = late;
+		sigset_t set;
+		sigemptyset(&set);
+		for (int sig = 1; sig <= 64; sig++)
+			if (which >> (sig - 1) & 1)
+				sigaddset(&set, sig);
+		late = 0;
+		pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+		errno = saved;
+	}
+	return result;
+}
+
 static const struct sigaction ours = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER};
 
 // shim_sigaction is sigaction of libc, for a program that shares its process with Go.
@@ -157,13 +228,25 @@ int shim_sigaction(int sig, const struct sigaction *act, struct sigaction *old)
 			*old = before;
 		return 0;
 	}
-	struct sigaction on_stack;
-	if (act && catches(act)) {
-		on_stack = *act;
-		on_stack.sa_flags |= SA_ONSTACK;
-		act = &on_stack;
+	if (!atomic_load(&shared.on)) {
+		struct sigaction on_stack;
+		if (act && catches(act)) {
+			on_stack = *act;
+			on_stack.sa_flags |= SA_ONSTACK;
+			act = &on_stack;
+		}
+		return libc_sigaction()(sig, act, old);
 	}
-	return libc_sigaction()(sig, act, old);
+	sigset_t mask;
+	struct sigaction asked = {.sa_handler = SIG_DFL}, was;
+	lock(&mask);
+	if (sig > 0 && sig < NSIG)
+		asked = handlers[sig];
+	int r = act && catches(act) && sig > 0 && sig < NSIG ? handle(sig, act, &was) : libc_sigaction()(sig, act, &was);
+	unlock(&mask);
+	if (!r && old)
+		*old = was.sa_flags & SA_SIGINFO && was.sa_sigaction == on_signal ? asked : was;
+	return r;
 }
 
 EXPORT int sigaction(int sig, const struct sigaction *act, struct sigaction *old) { return shim_sigaction(sig, act, old); }
@@ -269,9 +352,10 @@ void shim_after_go(void *function)
 			shared.program[i] = a;
 			continue;
 		}
-		if (catches(&a))
-			a.sa_flags |= SA_ONSTACK;
-		libc_sigaction()(sig, &a, NULL); // what cannot be caught refuses, too
+		if (catches(&a) && !(a.sa_flags & SA_SIGINFO && a.sa_sigaction == on_signal))
+			handle(sig, &a, NULL);
+		else
+			libc_sigaction()(sig, &a, NULL); // what cannot be caught refuses, too
 	}
 	for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
 		libc_sigaction()(faults[i], &ours, NULL);
