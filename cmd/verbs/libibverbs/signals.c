@@ -148,16 +148,16 @@ static void on_fault(int sig, siginfo_t *info, void *context)
  * a thread that is in a call for ever. So handlers but those of faults are on_signal's to call.
  */
 static struct sigaction handlers[NSIG]; // under shared.lock
-static __thread volatile int busy __attribute__((tls_model("initial-exec")));
-static __thread volatile uint64_t late __attribute__((tls_model("initial-exec"))); // the signals that wait, blocked
+EXPORT __thread volatile int goroce_busy __attribute__((tls_model("initial-exec")));
+EXPORT __thread volatile uint64_t goroce_late __attribute__((tls_model("initial-exec"))); // the signals that wait, blocked
 
 static void on_signal(int sig, siginfo_t *info, void *context)
 {
 	int saved = errno;
 	// It comes again, to this thread, when it is unblocked.
-	if (busy && !syscall(SYS_rt_tgsigqueueinfo, getpid(), (pid_t)syscall(SYS_gettid), sig, info)) {
+	if (goroce_busy && !syscall(SYS_rt_tgsigqueueinfo, getpid(), (pid_t)syscall(SYS_gettid), sig, info)) {
 		sigaddset(&((ucontext_t *)context)->uc_sigmask, sig);
-		late |= UINT64_C(1) << (sig - 1);
+		goroce_late |= UINT64_C(1) << (sig - 1);
 		errno = saved;
 		return;
 	}
@@ -188,27 +188,18 @@ static int handle(int sig, const struct sigaction *a, struct sigaction *old)
 	return r;
 }
 
-EXPORT void goroce_enter(void)
+EXPORT void goroce_catch_up(void)
 {
-	shim_meet();
-	busy++;
-}
-
-EXPORT int goroce_left(int result)
-{
-	if (UNLIKELY(!--busy && late)) {
-		int saved = errno;
-		uint64_t which = late;
-		sigset_t set;
-		sigemptyset(&set);
-		for (int sig = 1; sig <= 64; sig++)
-			if (which >> (sig - 1) & 1)
-				sigaddset(&set, sig);
-		late = 0;
-		pthread_sigmask(SIG_UNBLOCK, &set, NULL);
-		errno = saved;
-	}
-	return result;
+	int saved = errno;
+	uint64_t which = goroce_late;
+	sigset_t set;
+	sigemptyset(&set);
+	for (int sig = 1; sig <= 64; sig++)
+		if (which >> (sig - 1) & 1)
+			sigaddset(&set, sig);
+	goroce_late = 0;
+	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+	errno = saved;
 }
 
 static const struct sigaction ours = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER};

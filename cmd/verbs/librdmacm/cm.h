@@ -63,10 +63,10 @@ void cm_devices_forget(void); /* device.c: they could not be opened again */
 goroce_cm_unpolled_fn cm_unpolled;
 
 /*
- * RS does so for rsockets, and a handler of a signal that comes meanwhile waits until the call is over: it may leave for good (longjmp),
- * as iperf3's does. No call of these waits.
+ * RS calls it for rsockets: rs_of, rpoll and cm_load have the thread met. A handler of a signal that comes meanwhile waits until the call is
+ * over: it may leave for good (longjmp), as iperf3's does. No call of these waits.
  */
-#define RS(name, ...) (goroce_enter(), goroce_left(rs->name(__VA_ARGS__)))
+#define RS(name, ...) (goroce_busy++, goroce_left(rs->name(__VA_ARGS__)))
 
 /* cm_result makes 0 or an errno the result of a function of librdmacm. */
 static inline int cm_result(int e)

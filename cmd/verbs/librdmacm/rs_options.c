@@ -197,6 +197,8 @@ static int get_int(struct rs *s, int level, int name, int *v)
 		case SO_RCVBUF: *v = s->rcvbuf; return 0;
 		case SO_ERROR: *v = take_error(s); return 0;
 		case SO_TYPE: *v = s->type; return 0;
+		case SO_DOMAIN: *v = s->domain; return 0;
+		case SO_PROTOCOL: *v = s->type == SOCK_DGRAM ? IPPROTO_UDP : IPPROTO_TCP; return 0;
 		case SO_BROADCAST: *v = 0; return 0;
 		}
 		break;

@@ -48,6 +48,11 @@ static void rdma(void)
 	int n, one = 1, l = socket(AF_INET, SOCK_STREAM, 0), ep = epoll_create1(0);
 	CHECK(l >= 0 && ep >= 0);
 	FAILS(dup(l), ENOTSUP); /* it is an rsocket */
+	socklen_t n_len = sizeof n; /* what Python asks of a descriptor */
+	OK(getsockopt(l, SOL_SOCKET, SO_PROTOCOL, &n, &n_len));
+	CHECK(n == IPPROTO_TCP);
+	OK(getsockopt(l, SOL_SOCKET, SO_DOMAIN, &n, &n_len));
+	CHECK(n == AF_INET);
 	OK(epoll_ctl(ep, EPOLL_CTL_ADD, l, &ev));
 	OK(fstat(l, &st));
 	CHECK(S_ISSOCK(st.st_mode));
