@@ -36,6 +36,11 @@ func finishStreams(h heart) {
 			open = append(open, s.conn)
 		}
 	})
+	rsBehind.mu.Lock()
+	for c := range rsBehind.conns {
+		open = append(open, c)
+	}
+	rsBehind.mu.Unlock()
 	for _, c := range open {
 		core.Open(c).Notify(nil)
 		_ = core.Open(c).TryDisconnect() // all are told before one is waited for

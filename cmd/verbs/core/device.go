@@ -67,7 +67,7 @@ func goroce_open(o *C.struct_goroce_open, handle *C.goroce_handle) C.int {
 	defer devices.mu.Unlock()
 	d := devices.open[key]
 	if d == nil {
-		v, err := openKey(key)
+		v, err := aboveLow(func() (*verbs.Device, error) { return openKey(key) })
 		if err != nil {
 			say("cannot open a device on %v: %v", addr, err)
 			return openErrno(err)

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -68,7 +69,9 @@ type rsWaiters struct {
 func (w *rsWaiters) add(fd int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.fds = append(w.fds, fd)
+	if !slices.Contains(w.fds, fd) { // a handler of a signal may have left the call that had added it
+		w.fds = append(w.fds, fd)
+	}
 }
 
 func (w *rsWaiters) remove(fd int) {
@@ -202,11 +205,10 @@ func goroce_rs_close(handle C.goroce_handle) C.int {
 	case state == rsConnecting:
 		cancel()
 	case conn != nil:
-		core.Open(conn).Notify(nil)
 		for _, m := range maps {
 			_ = m.m.Close() // which the connection would do, too
 		}
-		return rsErrno(closeNow(conn)) // who wanted to wait has called shutdown
+		return rsErrno(closeBehind(conn))
 	case l != nil:
 		l.close()
 	}
@@ -216,6 +218,53 @@ func goroce_rs_close(handle C.goroce_handle) C.int {
 // rsLinger is how long the end of a socket waits for its peer, in librdmacm and at the end of the
 // process.
 const rsLinger = C.GOROCE_RS_LINGER_MS * time.Millisecond
+
+// rsBehind are the connections that the program has closed, whose peers do not have all yet.
+var rsBehind struct {
+	mu    sync.Mutex
+	conns map[*rsocket.Conn]struct{}
+}
+
+// closeBehind closes a connection, at once or, as TCP does, behind the program's back: a peer that
+// does not read would hold up a server for all of rsLinger.
+func closeBehind(c *rsocket.Conn) error {
+	looked := make(chan struct{}, 1)
+	core.Open(c).Notify(func() {
+		select {
+		case looked <- struct{}{}:
+		default:
+		}
+	})
+	err := core.Open(c).TryDisconnect()
+	if err != syscall.EAGAIN {
+		core.Open(c).Notify(nil)
+		_ = c.Close() // what it would say was said
+		return err
+	}
+	rsBehind.mu.Lock()
+	if rsBehind.conns == nil {
+		rsBehind.conns = map[*rsocket.Conn]struct{}{}
+	}
+	rsBehind.conns[c] = struct{}{}
+	rsBehind.mu.Unlock()
+	go func() {
+		end := time.NewTimer(rsLinger)
+		defer end.Stop()
+		for late := false; !late && !core.Open(c).ReadyOrNotify().Drained; {
+			select {
+			case <-looked:
+			case <-end.C:
+				late = true
+			}
+		}
+		core.Open(c).Notify(nil)
+		_ = closeNow(c) // there is nobody to tell
+		rsBehind.mu.Lock()
+		delete(rsBehind.conns, c)
+		rsBehind.mu.Unlock()
+	}()
+	return nil
+}
 
 // closeNow closes a connection without waiting. What is still missing then is lost.
 func closeNow(c *rsocket.Conn) error {

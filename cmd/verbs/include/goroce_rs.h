@@ -10,12 +10,12 @@
 #include "goroce_core.h"
 
 /* Counts the changes of this file: both halves have to be of one build. */
-#define GOROCE_RS_VERSION 4
+#define GOROCE_RS_VERSION 5
 
 /* A bit of ready beside those of poll(2): the peer's adapter has all that was written. */
 #define GOROCE_RS_DRAINED 0x10000
 
-/* How long the end of a socket waits for the peer's adapter to have what was written: as Close of package rsocket. */
+/* How long a socket that was closed goes on until the peer's adapter has what was written: as Close of package rsocket. */
 #define GOROCE_RS_LINGER_MS 30000
 
 enum goroce_rs_option {
@@ -52,7 +52,8 @@ struct goroce_rs {
 	int (*ready)(goroce_handle socket, uint32_t events, int fd, uint32_t *revents);
 	int (*forget)(goroce_handle socket, int fd);
 	int (*shutdown)(goroce_handle socket, int how);
-	/* close ends a socket at once; after shutdown with SHUT_RDWR nothing is lost. An error says that something is. */
+	/* close ends a socket for the program. What the peer's adapter has not got yet follows, as long as GOROCE_RS_LINGER_MS; the end
+	 * of the process waits for that. An error says that something is lost already. */
 	int (*close)(goroce_handle socket);
 	int (*name)(goroce_handle socket, int peer, struct sockaddr_storage *addr);
 	int (*set_option)(goroce_handle socket, int option, int64_t value);

@@ -42,6 +42,17 @@ const char *goroce_device_addr(struct ibv_device *device);
 /* goroce_meet comes before the first call of the Go half by a thread. */
 void goroce_meet(void);
 
+/* While goroce_busy is not 0 handlers of signals of this thread wait, and are counted in goroce_late. goroce_catch_up runs them. */
+extern __thread volatile int goroce_busy __attribute__((tls_model("initial-exec")));
+extern __thread volatile uint64_t goroce_late __attribute__((tls_model("initial-exec")));
+void goroce_catch_up(void);
+static inline int goroce_left(int result)
+{
+	if (__builtin_expect(!--goroce_busy && goroce_late, 0))
+		goroce_catch_up();
+	return result;
+}
+
 /* goroce_qp_unpolled reports whether there are messages for a queue pair that the program has not polled yet; false if it is destroyed. */
 bool goroce_qp_unpolled(struct ibv_qp *qp);
 

@@ -114,7 +114,10 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 		sigset_t all;
 		sigfillset(&all);
 		pthread_sigmask(SIG_SETMASK, &all, NULL);
+		uintptr_t at = pc_of(context);
 		shared.go[i].sa_sigaction(sig, info, context);
+		if (pc_of(context) == at)
+			default_action(sig, info); // it knows no way out, and the fault would come for ever
 		errno = saved;
 		return;
 	}
@@ -141,41 +144,107 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 		a.sa_handler(sig);
 }
 
+/*
+ * A handler that interrupts a call of an rsocket waits until it is over: it may leave by longjmp, and what it leaves would be Go's, locks and
+ * a thread that is in a call for ever. So handlers but those of faults are on_signal's to call.
+ */
+static struct sigaction handlers[NSIG]; // under shared.lock
+EXPORT __thread volatile int goroce_busy __attribute__((tls_model("initial-exec")));
+EXPORT __thread volatile uint64_t goroce_late __attribute__((tls_model("initial-exec"))); // the signals that wait, blocked
+
+static void on_signal(int sig, siginfo_t *info, void *context)
+{
+	int saved = errno;
+	// It comes again, to this thread, when it is unblocked.
+	if (goroce_busy && !syscall(SYS_rt_tgsigqueueinfo, getpid(), (pid_t)syscall(SYS_gettid), sig, info)) {
+		sigaddset(&((ucontext_t *)context)->uc_sigmask, sig);
+		goroce_late |= UINT64_C(1) << (sig - 1);
+		errno = saved;
+		return;
+	}
+	sigset_t old;
+	lock(&old);
+	struct sigaction a = handlers[sig];
+	if (a.sa_flags & SA_RESETHAND)
+		libc_sigaction()(sig, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
+	unlock(&old);
+	errno = saved;
+	if (a.sa_flags & SA_SIGINFO)
+		a.sa_sigaction(sig, info, context);
+	else
+		a.sa_handler(sig);
+}
+
+// handle makes a handler of the program's one that may wait. shared.lock is held, or there is one thread.
+static int handle(int sig, const struct sigaction *a, struct sigaction *old)
+{
+	struct sigaction here = *a;
+	here.sa_sigaction = on_signal;
+	here.sa_flags = (int)((unsigned)(a->sa_flags | SA_SIGINFO | SA_ONSTACK) & ~(unsigned)SA_RESETHAND);
+	struct sigaction before = handlers[sig];
+	handlers[sig] = *a;
+	int r = libc_sigaction()(sig, &here, old);
+	if (r)
+		handlers[sig] = before;
+	return r;
+}
+
+EXPORT void goroce_catch_up(void)
+{
+	int saved = errno;
+	uint64_t which = goroce_late;
+	sigset_t set;
+	sigemptyset(&set);
+	for (int sig = 1; sig <= 64; sig++)
+		if (which >> (sig - 1) & 1)
+			sigaddset(&set, sig);
+	goroce_late = 0;
+	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+	errno = saved;
+}
+
 static const struct sigaction ours = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER};
 
 static __thread bool forking __attribute__((tls_model("initial-exec"))); // this thread has the lock, around a fork
 
 static struct sigaction before[NSIG]; // what the program has asked for, while Go is being loaded
 
-// shim_sigaction is sigaction of libc, for a program that shares its process with Go. Until Go is there it takes the lock, so that
-// no call falls between what shim_before_go notes and what shim_after_go puts back.
+// shim_sigaction is sigaction of libc, for a program that shares its process with Go. It takes the lock, so that no call falls
+// between what shim_before_go notes and what shim_after_go puts back.
 int shim_sigaction(int sig, const struct sigaction *act, struct sigaction *old)
 {
+	sigaction_fn *libc = libc_sigaction(); // the lookup takes a lock of the loader
+	if (sig < 1 || sig >= NSIG)
+		return libc(sig, act, old);
 	int i = fault_index(sig), failed = 0;
 	struct sigaction on_stack, was;
-	const struct sigaction *to = act;
-	if (act && catches(act)) {
-		on_stack = *act;
-		on_stack.sa_flags |= SA_ONSTACK;
-		to = &on_stack;
-	}
-	if (sig < 1 || sig >= NSIG || (i < 0 && atomic_load(&shared.on)))
-		return libc_sigaction()(sig, to, old);
-	sigaction_fn *libc = libc_sigaction(); // the lookup takes a lock of the loader
 	sigset_t mask;
 	if (!forking)
 		lock(&mask);
-	struct sigaction *kept = atomic_load(&shared.on) ? i < 0 ? NULL : &shared.program[i] : shared.loading ? &before[sig] : NULL;
-	if (!kept || i < 0)
-		failed = libc(sig, to, &was);
-	else
-		was = *kept; // Go has the signal, or is about to take it
+	bool on = atomic_load(&shared.on);
+	struct sigaction asked = handlers[sig];
+	struct sigaction *kept = on ? i < 0 ? NULL : &shared.program[i] : shared.loading ? &before[sig] : NULL;
+	if (kept)
+		was = *kept;
+	if (kept && i >= 0) {
+		// Go has the signal, or is about to take it.
+	} else if (on && act && catches(act)) {
+		failed = handle(sig, act, &was);
+	} else {
+		const struct sigaction *to = act;
+		if (act && catches(act)) {
+			on_stack = *act;
+			on_stack.sa_flags |= SA_ONSTACK;
+			to = &on_stack;
+		}
+		failed = libc(sig, to, kept ? NULL : &was);
+	}
 	if (kept && act && !failed)
 		*kept = *act;
 	if (!forking)
 		unlock(&mask);
 	if (old && !failed)
-		*old = was;
+		*old = was.sa_flags & SA_SIGINFO && was.sa_sigaction == on_signal ? asked : was;
 	return failed;
 }
 
@@ -289,9 +358,10 @@ void shim_after_go(void *function)
 			libc_sigaction()(sig, &ours, NULL);
 			continue;
 		}
-		if (catches(&a))
-			a.sa_flags |= SA_ONSTACK;
-		libc_sigaction()(sig, &a, NULL); // what cannot be caught refuses, too
+		if (catches(&a) && !(a.sa_flags & SA_SIGINFO && a.sa_sigaction == on_signal))
+			handle(sig, &a, NULL);
+		else
+			libc_sigaction()(sig, &a, NULL); // what cannot be caught refuses, too
 	}
 	shared.loading = false;
 	atomic_store(&shared.on, function != NULL);

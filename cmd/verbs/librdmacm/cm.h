@@ -31,8 +31,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* load.c: the Go half. cm and rs are NULL until cm_load was called. A call through rs comes behind rs_of, rpoll or cm_load: the thread is
- * known to Go (goroce_meet) from then on. */
+/* load.c: the Go half. cm and rs are NULL until cm_load was called. */
 extern const struct goroce_cm *cm;
 extern const struct goroce_rs *rs;
 int cm_load(void); /* 0 or an errno */
@@ -62,6 +61,12 @@ void cm_devices_forget(void); /* device.c: they could not be opened again */
  */
 #define CM(name, ...) (goroce_meet(), cm->name(__VA_ARGS__))
 goroce_cm_unpolled_fn cm_unpolled;
+
+/*
+ * RS calls it for rsockets: rs_of, rpoll and cm_load have the thread met. A handler of a signal that comes meanwhile waits until the call is
+ * over: it may leave for good (longjmp), as iperf3's does. No call of these waits.
+ */
+#define RS(name, ...) (goroce_busy++, goroce_left(rs->name(__VA_ARGS__)))
 
 /* cm_result makes 0 or an errno the result of a function of librdmacm. */
 static inline int cm_result(int e)

@@ -46,7 +46,7 @@ ssize_t rs_send_datagram(struct rs *s, const struct iovec *iov, int count, int f
 	}
 	bool wait = !rs_nonblocking(s) && !(flags & MSG_DONTWAIT);
 	int e;
-	while ((e = rs->send_to(atomic_load(&s->handle), data, (size_t)n, to)) == EAGAIN && wait)
+	while ((e = RS(send_to, atomic_load(&s->handle), data, (size_t)n, to)) == EAGAIN && wait)
 		if (rs_await_io(s, false))
 			return -1;
 	return e ? cm_result(e) : n;
@@ -66,7 +66,7 @@ ssize_t rs_recv_datagram(struct rs *s, const struct iovec *iov, int count, int f
 	struct sockaddr_storage a;
 	size_t whole;
 	int e;
-	while ((e = rs->recv_from(atomic_load(&s->handle), data, fits, flags & MSG_PEEK, &a, &whole)) == EAGAIN && wait)
+	while ((e = RS(recv_from, atomic_load(&s->handle), data, fits, flags & MSG_PEEK, &a, &whole)) == EAGAIN && wait)
 		if (rs_await_io(s, true))
 			return -1;
 	if (e)

@@ -27,7 +27,7 @@ static int remake(struct rs *s)
 	goroce_handle h;
 	if (s->used)
 		return ENODEV;
-	int e = rs->create(s->domain, s->type, &h);
+	int e = RS(create, s->domain, s->type, &h);
 	if (e)
 		return e;
 	const struct { int option; int64_t value; } set[] = {
@@ -37,13 +37,13 @@ static int remake(struct rs *s)
 	};
 	for (size_t i = 0; i < sizeof set / sizeof *set; i++)
 		if (set[i].value)
-			rs->set_option(h, set[i].option, set[i].value); // it was accepted before
+			RS(set_option, h, set[i].option, set[i].value); // it was accepted before
 	if (s->bound)
-		e = rs->bind(h, (struct sockaddr *)s->bound);
+		e = RS(bind, h, (struct sockaddr *)s->bound);
 	if (!e && s->backlog >= 0)
-		e = rs->listen(h, s->backlog, goroce_parent());
+		e = RS(listen, h, s->backlog, goroce_parent());
 	if (e) {
-		rs->close(h);
+		RS(close, h);
 		return e;
 	}
 	s->mirror = (struct rs_mirror){0, 0};
@@ -66,7 +66,7 @@ static void again(struct rs *s)
 void rs_note_bound(struct rs *s)
 {
 	struct sockaddr_storage a;
-	if (rs->name(atomic_load(&s->handle), 0, &a) || !a.ss_family)
+	if (RS(name, atomic_load(&s->handle), 0, &a) || !a.ss_family)
 		return;
 	if (!s->bound)
 		s->bound = malloc(sizeof *s->bound);

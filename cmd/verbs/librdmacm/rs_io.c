@@ -31,8 +31,8 @@ static int step(const struct transfer *t, size_t *n)
 {
 	goroce_handle h = atomic_load(&t->s->handle);
 	if (t->receive)
-		return rs->recv(h, t->iov, t->count, t->flags & MSG_PEEK, n);
-	return rs->send(h, t->iov, t->count, n);
+		return RS(recv, h, t->iov, t->count, t->flags & MSG_PEEK, n);
+	return RS(send, h, t->iov, t->count, n);
 }
 
 int rs_await_io(struct rs *s, bool receive)
@@ -213,7 +213,7 @@ EXPORT off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_
 		return cm_result(EINVAL);
 	int64_t off = offset;
 	int e;
-	while ((e = rs->iomap(atomic_load(&s->handle), buf, len, &off)) == EAGAIN)
+	while ((e = RS(iomap, atomic_load(&s->handle), buf, len, &off)) == EAGAIN)
 		if (rs_await(s, POLLOUT, -1))
 			return -1;
 	if (e)
@@ -224,7 +224,7 @@ EXPORT off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_
 EXPORT int riounmap(int socket, void *buf, size_t len)
 {
 	struct rs *s = rs_of(socket);
-	return s ? cm_result(rs->iounmap(atomic_load(&s->handle), buf, len)) : -1;
+	return s ? cm_result(RS(iounmap, atomic_load(&s->handle), buf, len)) : -1;
 }
 
 EXPORT size_t riowrite(int socket, const void *buf, size_t count, off_t offset, int flags)
@@ -238,7 +238,7 @@ EXPORT size_t riowrite(int socket, const void *buf, size_t count, off_t offset, 
 	size_t done = 0;
 	while (done < count) {
 		size_t n = 0;
-		int e = rs->iowrite(atomic_load(&s->handle), (const char *)buf + done, count - done, offset + (off_t)done, &n);
+		int e = RS(iowrite, atomic_load(&s->handle), (const char *)buf + done, count - done, offset + (off_t)done, &n);
 		if (e == EAGAIN && wait) {
 			if (!rs_await(s, POLLOUT, -1))
 				continue;

@@ -18,7 +18,7 @@ static int mirror(struct rs *s, int fd)
 	syscall(SYS_setsockopt, pair[0], SOL_SOCKET, SO_SNDBUF, &smallest, sizeof smallest);
 	// Another descriptor of the same file: the number is the program's, which may close it.
 	int mine = (int)syscall(SYS_fcntl, pair[0], F_DUPFD_CLOEXEC, 0);
-	int e = mine < 0 ? errno : rs->mirror(atomic_load(&s->handle), mine, pair[1]);
+	int e = mine < 0 ? errno : RS(mirror, atomic_load(&s->handle), mine, pair[1]);
 	if (!e && place_over(pair[0], fd, s->fd_flags & FD_CLOEXEC ? O_CLOEXEC : 0) < 0)
 		e = errno;
 	close_fd(pair[0]);

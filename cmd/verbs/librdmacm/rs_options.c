@@ -4,7 +4,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 
-static int set(struct rs *s, int option, int64_t value) { return rs->set_option(atomic_load(&s->handle), option, value); }
+static int set(struct rs *s, int option, int64_t value) { return RS(set_option, atomic_load(&s->handle), option, value); }
 
 // keep sets an option and remembers it.
 static int keep(struct rs *s, int option, int64_t value, int *field)
@@ -172,16 +172,16 @@ static int take_error(struct rs *s)
 {
 	uint32_t got;
 	goroce_handle h = atomic_load(&s->handle);
-	if (s->type == SOCK_DGRAM || rs->ready(h, 0, -1, &got) || !(got & POLLERR))
+	if (s->type == SOCK_DGRAM || RS(ready, h, 0, -1, &got) || !(got & POLLERR))
 		return 0;
-	int e = rs->connected(h);
+	int e = RS(connected, h);
 	return e == EINPROGRESS || e == ENOTCONN ? 0 : e;
 }
 
 static int max_segment(struct rs *s)
 {
 	uint32_t mtu;
-	return rs->path_mtu(atomic_load(&s->handle), &mtu) || !mtu ? 2048 : (int)mtu;
+	return RS(path_mtu, atomic_load(&s->handle), &mtu) || !mtu ? 2048 : (int)mtu;
 }
 
 static int get_int(struct rs *s, int level, int name, int *v)
@@ -197,6 +197,8 @@ static int get_int(struct rs *s, int level, int name, int *v)
 		case SO_RCVBUF: *v = s->rcvbuf; return 0;
 		case SO_ERROR: *v = take_error(s); return 0;
 		case SO_TYPE: *v = s->type; return 0;
+		case SO_DOMAIN: *v = s->domain; return 0;
+		case SO_PROTOCOL: *v = s->type == SOCK_DGRAM ? IPPROTO_UDP : IPPROTO_TCP; return 0;
 		case SO_BROADCAST: *v = 0; return 0;
 		}
 		break;
@@ -253,7 +255,7 @@ EXPORT int rgetsockopt(int socket, int level, int name, void *value, socklen_t *
 	if (level == IPPROTO_TCP && name == TCP_INFO) {
 		struct sockaddr_storage peer;
 		struct tcp_info i = {.tcpi_snd_cwnd = (uint32_t)s->sq_size};
-		i.tcpi_state = rs->name(atomic_load(&s->handle), 1, &peer) ? TCP_CLOSE : TCP_ESTABLISHED;
+		i.tcpi_state = RS(name, atomic_load(&s->handle), 1, &peer) ? TCP_CLOSE : TCP_ESTABLISHED;
 		return cm_result(give(&i, sizeof i, value, len));
 	}
 	int v, e = get_int(s, level, name, &v);

@@ -27,7 +27,7 @@ int rs_await(struct rs *s, uint32_t events, int timeout_ms)
 	int64_t start = rs_now_us();
 	goroce_handle h = atomic_load(&s->handle);
 	do {
-		int e = rs->ready(h, events, -1, &got);
+		int e = RS(ready, h, events, -1, &got);
 		if (e || got)
 			return cm_result(e);
 	} while (rs_now_us() - start < POLL_US);
@@ -35,13 +35,13 @@ int rs_await(struct rs *s, uint32_t events, int timeout_ms)
 	if (fd < 0)
 		return -1;
 	for (;;) {
-		int e = rs->ready(h, events, fd, &got);
+		int e = RS(ready, h, events, fd, &got);
 		if (e || got)
 			return cm_result(e);
 		struct pollfd p = {.fd = fd, .events = POLLIN};
 		int n = poll(&p, 1, left_ms(start, timeout_ms));
 		e = n < 0 ? errno : n ? 0 : ETIMEDOUT;
-		rs->forget(h, fd);
+		RS(forget, h, fd);
 		rs_drain(fd);
 		if (e)
 			return cm_result(e);
@@ -73,7 +73,7 @@ static short revents_of(const struct pollfd *p, uint32_t got)
 static void look(struct pollfd *p, struct rs *s, int waker)
 {
 	uint32_t got = 0;
-	int e = rs->ready(atomic_load(&s->handle), events_of(p), waker, &got);
+	int e = RS(ready, atomic_load(&s->handle), events_of(p), waker, &got);
 	p->revents = e ? POLLNVAL : revents_of(p, got);
 }
 
@@ -132,7 +132,7 @@ static void disarm(struct pollfd *fds, nfds_t n, int waker)
 	for (nfds_t i = 0; i < n; i++) {
 		struct rs *s = rs_find(fds[i].fd);
 		if (s)
-			rs->forget(atomic_load(&s->handle), waker);
+			RS(forget, atomic_load(&s->handle), waker);
 	}
 	rs_drain(waker);
 }

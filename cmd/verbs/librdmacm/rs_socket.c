@@ -19,13 +19,13 @@ EXPORT int rsocket(int domain, int type, int protocol)
 		return -1;
 	goroce_handle h;
 	struct rs *s;
-	int e = rs->create(domain, kind, &h);
+	int e = RS(create, domain, kind, &h);
 	if (e)
 		return cm_result(e);
 	int fd = rs_new(h, domain, type, &s);
 	if (fd < 0) {
 		e = errno;
-		rs->close(h);
+		RS(close, h);
 		return cm_result(e);
 	}
 	return fd;
@@ -48,7 +48,7 @@ EXPORT int rbind(int socket, const struct sockaddr *addr, socklen_t len)
 		return -1;
 	int e = rs_check_addr(addr, len);
 	if (!e)
-		e = rs->bind(atomic_load(&s->handle), addr);
+		e = RS(bind, atomic_load(&s->handle), addr);
 	if (!e)
 		rs_note_bound(s);
 	return cm_result(e);
@@ -59,7 +59,7 @@ EXPORT int rlisten(int socket, int backlog)
 	struct rs *s = rs_of(socket);
 	if (!s)
 		return -1;
-	int e = rs->listen(atomic_load(&s->handle), backlog, -1);
+	int e = RS(listen, atomic_load(&s->handle), backlog, -1);
 	if (!e) {
 		s->backlog = backlog < 0 ? 0 : backlog;
 		rs_note_bound(s);
@@ -94,7 +94,7 @@ int rs_give_addr(const struct sockaddr_storage *from, struct sockaddr *to, sockl
 // name returns an address of a socket; one that has none yet has that of its family with zeros.
 static int name(struct rs *s, int peer, struct sockaddr_storage *a)
 {
-	int e = rs->name(atomic_load(&s->handle), peer, a);
+	int e = RS(name, atomic_load(&s->handle), peer, a);
 	if (!e && !a->ss_family)
 		a->ss_family = (sa_family_t)s->domain;
 	rs_in_family(s, a);
@@ -108,7 +108,7 @@ EXPORT int raccept(int socket, struct sockaddr *addr, socklen_t *len)
 		return -1;
 	goroce_handle h;
 	int e;
-	while ((e = rs->accept(atomic_load(&s->handle), &h)) == EAGAIN) {
+	while ((e = RS(accept, atomic_load(&s->handle), &h)) == EAGAIN) {
 		if (rs_nonblocking(s))
 			return cm_result(EWOULDBLOCK);
 		if (rs_await(s, POLLIN, -1))
@@ -121,7 +121,7 @@ EXPORT int raccept(int socket, struct sockaddr *addr, socklen_t *len)
 	int fd = rs_new(h, s->domain, SOCK_STREAM, &n);
 	if (fd < 0) {
 		e = errno;
-		rs->close(h);
+		RS(close, h);
 		return cm_result(e);
 	}
 	n->used = true;
@@ -151,20 +151,20 @@ EXPORT int rconnect(int socket, const struct sockaddr *addr, socklen_t len)
 	if (!e)
 		s->used = true;
 	if (!e && s->type == SOCK_DGRAM)
-		return cm_result(rs->connect(h, addr));
+		return cm_result(RS(connect, h, addr));
 	if (!e)
-		e = rs->connected(h);
+		e = RS(connected, h);
 	if (e == 0)
 		return cm_result(EISCONN);
 	if (e != ENOTCONN) // EINPROGRESS of an earlier call, or how that has failed
 		return cm_result(e == EINPROGRESS ? EALREADY : e);
-	e = rs->connect(h, addr);
+	e = RS(connect, h, addr);
 	if (e)
 		return cm_result(e);
-	e = rs->connected(h);
+	e = RS(connected, h);
 	if (rs_nonblocking(s)) // as TCP: also if the peer was so quick that there is nothing left to wait for
 		return cm_result(e ? e : EINPROGRESS);
-	for (; e == EINPROGRESS; e = rs->connected(h))
+	for (; e == EINPROGRESS; e = RS(connected, h))
 		if (rs_await(s, POLLOUT, -1))
 			return -1;
 	return cm_result(e);
@@ -172,15 +172,15 @@ EXPORT int rconnect(int socket, const struct sockaddr *addr, socklen_t len)
 
 // settle tries until the peer has been told and has what was written, or for a while. A signal does not end it: what would be lost is
 // the program's data.
-static int settle(struct rs *s, int how, uint32_t event)
+static int settle(struct rs *s, int how, int most_ms)
 {
-	int64_t end = rs_now_us() + GOROCE_RS_LINGER_MS * INT64_C(1000);
+	int64_t end = rs_now_us() + most_ms * INT64_C(1000);
 	int e;
-	while ((e = rs->shutdown(atomic_load(&s->handle), how)) == EAGAIN) {
+	while ((e = RS(shutdown, atomic_load(&s->handle), how)) == EAGAIN) {
 		int64_t left = end - rs_now_us();
 		if (left <= 0)
 			return ETIMEDOUT;
-		if (rs_await(s, event, (int)(left / 1000) + 1) && errno != EINTR)
+		if (rs_await(s, GOROCE_RS_DRAINED, (int)(left / 1000) + 1) && errno != EINTR)
 			return errno;
 	}
 	return e;
@@ -191,23 +191,27 @@ EXPORT int rshutdown(int socket, int how)
 	struct rs *s = rs_of(socket);
 	if (!s)
 		return -1;
-	return cm_result(settle(s, how, GOROCE_RS_DRAINED));
+	return cm_result(settle(s, how, GOROCE_RS_LINGER_MS));
 }
 
 EXPORT int goroce_rs_is(int fd) { return rs_find(fd) != NULL; }
+
+// What was written before a close is there in this time, unless the peer does not read, or is gone: then it follows behind the close. The
+// program may end without a word to anybody (_exit) after it.
+#define CLOSE_MS 1000
 
 // end ends a socket; its descriptor stays.
 static int end(struct rs *s)
 {
 	bool forked = cm_of_parent(s->born) || goroce_foreign(s->born);
 	if (!forked && s->mirror.far)
-		rs->mirror(atomic_load(&s->handle), -1, -1); // epoll is not to hear of an end that the program makes
-	if (!forked && s->type == SOCK_STREAM)
-		settle(s, SHUT_RDWR, GOROCE_RS_DRAINED); // what is missing then, closing tells
+		RS(mirror, atomic_load(&s->handle), -1, -1); // epoll is not to hear of an end that the program makes
+	if (!forked && s->type == SOCK_STREAM && !rs_nonblocking(s))
+		settle(s, SHUT_RDWR, CLOSE_MS);
 	goroce_handle h = atomic_exchange(&s->handle, 0);
 	if (!h)
 		return EBADF; // another thread was faster
-	return forked ? 0 : rs->close(h);
+	return forked ? 0 : RS(close, h);
 }
 
 EXPORT void goroce_rs_release(int fd)

@@ -260,6 +260,8 @@ EXPORT ssize_t sendto(int fd, const void *b, size_t n, int flags, const struct s
 {
 	if (!ours(fd))
 		return LIBC(sendto)(fd, b, n, flags, a, len);
+	if (a && !is_datagram(fd))
+		return rsend(fd, b, n, flags); /* a stream that is connected has its address, says the kernel */
 	bool fresh = a && is_fresh(fd);
 	ssize_t r = rsendto(fd, b, n, flags, a, len);
 	return leave(fd, fresh, r) ? LIBC(sendto)(fd, b, n, flags, a, len) : r;
@@ -508,8 +510,10 @@ EXPORT int fcntl64(int fd, int cmd, ...)
 
 static int unread(int fd)
 {
-	static __thread char b[65536]; /* as much as is counted */
-	ssize_t n = rrecv(fd, b, sizeof b, MSG_PEEK | MSG_DONTWAIT);
+	enum { MOST = 65536 }; /* as much as is counted */
+	void *b = malloc(MOST); /* not one for each thread: programs make threads with less stack, which holds that, too */
+	ssize_t n = b ? rrecv(fd, b, MOST, MSG_PEEK | MSG_DONTWAIT) : 0;
+	free(b);
 	return n < 0 ? 0 : (int)n;
 }
 

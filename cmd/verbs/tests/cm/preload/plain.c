@@ -15,7 +15,7 @@ static void *client(void *port)
 	CHECK(fd >= 0);
 	OK(bind(fd, SA(me), sizeof me));
 	OK(connect(fd, SA(a), sizeof a));
-	CHECK(read(fd, b, sizeof b) == 5 && !memcmp(b, "hello", 5));
+	CHECK(recv(fd, b, 5, MSG_WAITALL) == 5 && !memcmp(b, "hello", 5));
 	FILE *f = tmpfile();
 	CHECK(f && fputs("a file", f) >= 0 && !fflush(f));
 	off_t at = 2;
@@ -24,8 +24,22 @@ static void *client(void *port)
 	return NULL;
 }
 
+static void *nothing(void *arg) { return arg; }
+
+/* small_thread makes one with the least stack, as Node does: what libraries have for each thread has to fit in it. */
+static void small_thread(void)
+{
+	pthread_attr_t attr;
+	pthread_t t;
+	OK(pthread_attr_init(&attr));
+	OK(pthread_attr_setstacksize(&attr, 16384));
+	OK(pthread_create(&t, &attr, nothing, NULL));
+	OK(pthread_join(t, NULL));
+}
+
 static void rdma(void)
 {
+	small_thread();
 	struct sockaddr_in a = addr("127.0.0.1", 0);
 	socklen_t len = sizeof a;
 	struct stat st;
@@ -34,6 +48,11 @@ static void rdma(void)
 	int n, one = 1, l = socket(AF_INET, SOCK_STREAM, 0), ep = epoll_create1(0);
 	CHECK(l >= 0 && ep >= 0);
 	FAILS(dup(l), ENOTSUP); /* it is an rsocket */
+	socklen_t n_len = sizeof n; /* what Python asks of a descriptor */
+	OK(getsockopt(l, SOL_SOCKET, SO_PROTOCOL, &n, &n_len));
+	CHECK(n == IPPROTO_TCP);
+	OK(getsockopt(l, SOL_SOCKET, SO_DOMAIN, &n, &n_len));
+	CHECK(n == AF_INET);
 	OK(epoll_ctl(ep, EPOLL_CTL_ADD, l, &ev));
 	OK(fstat(l, &st));
 	CHECK(S_ISSOCK(st.st_mode));
@@ -51,7 +70,10 @@ static void rdma(void)
 	int fd = accept4(l, SA(a), &len, SOCK_CLOEXEC);
 	CHECK(fd >= 0 && fcntl(fd, F_GETFD) == FD_CLOEXEC && !(fcntl(fd, F_GETFL) & O_NONBLOCK));
 	FAILS(dup(fd), ENOTSUP);
-	CHECK(write(fd, "hello", 5) == 5);
+	/* TCP ignores the address of one that is connected. */
+	struct iovec v = {"llo", 3};
+	struct msghdr m = {.msg_name = &a, .msg_namelen = sizeof a, .msg_iov = &v, .msg_iovlen = 1};
+	CHECK(sendto(fd, "he", 2, 0, SA(a), sizeof a) == 2 && sendmsg(fd, &m, 0) == 3);
 	fd_set rd;
 	FD_ZERO(&rd);
 	FD_SET(fd, &rd);
