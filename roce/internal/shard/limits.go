@@ -56,8 +56,8 @@ const (
 	attentionGapNs = 20_000
 	missedProofNs  = 5_000_000
 	starvedProofNs = 200_000_000
-	// replyNs, in ns, is how long threads that were woken may take to reply while an acknowledgement
-	// waits: two wake-ups, on CPUs that others use.
+	// replyNs, in ns, is how long threads that were woken may take to reply while an
+	// acknowledgement waits: two wake-ups, on CPUs that others use.
 	replyNs = 500_000
 	// usageNs, in ns, is how often a polling thread measures its share of a CPU, by a system call
 	// of 0.5 us. In a fifth of that two programs that spin may have had one CPU, until the kernel
