@@ -40,6 +40,7 @@ type CQ struct {
 	// onEvent is called with eventMu held, and never once the queue is dead.
 	onEvent  func(*CQ)
 	eventMu  sync.Mutex
+	calls    func() // callOnEvent
 	memory   []byte // of a ring, until Close; under pollMu
 	userData any
 }
@@ -51,7 +52,7 @@ type CQOptions struct {
 
 	// OnEvent is called for each such event instead, for programs with their own way to wait. The
 	// call comes from the goroutine or thread that brought the completion or, with EventIfWaiting,
-	// from RequestNotify, with the lock of a shard held. So it must not call a method of this
+	// from RequestNotify, and the lock of a shard may be held. So it must not call a method of this
 	// package other than [CQ.UserData], or wait; typically it writes to an eventfd. It is called at
 	// most once for each RequestNotify, and never after Close has returned.
 	OnEvent func(*CQ)
@@ -96,6 +97,7 @@ func (d *Device) createCQ(n int, o *CQOptions, ring bool) (*CQ, error) {
 		return nil, err
 	}
 	cq := &CQ{d: d, s: s, ch: o.Channel, onEvent: o.OnEvent, tell: o.EventIfWaiting, userData: o.UserData, notify: shard.NewSignal()}
+	cq.calls = cq.callOnEvent
 	if ring {
 		if cq.memory, err = mapRing(n); err != nil {
 			return nil, err
@@ -370,7 +372,7 @@ func (cq *CQ) completionEvent(s *shard.Shard) {
 		} else {
 			s.Woke(nil)
 			cq.told.Store(cq.t.Told())
-			cq.callOnEvent()
+			s.Unlocked(cq.calls)
 		}
 	}
 	if cq.waiters.Load() > 0 {

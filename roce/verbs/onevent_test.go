@@ -48,6 +48,28 @@ func TestOnEvent(t *testing.T) {
 	require.ErrorIs(t, a.cq.RequestNotify(false), ErrNoChannel)
 }
 
+// The thread that an event wakes may call at once: the lock is free by then.
+func TestOnEventWithoutLock(t *testing.T) {
+	f := sim.New(sim.Config{Seed: 1})
+	a, b := simPair(t, f, 64)
+	told := 0
+	a = a.onRing(t, 32, CQOptions{})
+	b = b.onRing(t, 32, CQOptions{OnEvent: func(cq *CQ) {
+		cq.s.LockAlways()
+		cq.s.Unlock()
+		told++
+	}})
+	connect(t, a, b)
+	for range 3 {
+		require.NoError(t, b.cq.RequestNotify(false))
+		b.recvs(t, 0, 1)
+		a.sends(t, 0, 0, 1)
+		a.await(t, f, 1)
+		b.await(t, f, 1)
+	}
+	require.Equal(t, 3, told)
+}
+
 // A program that sleeps on an eventfd is woken by whatever thread has received: there is no other
 // goroutine. It sleeps whether it has polled before or not.
 func TestOnEventWakesSleeper(t *testing.T) {

@@ -89,7 +89,7 @@ func goroce_open(o *C.struct_goroce_open, handle *C.goroce_handle) C.int {
 // whose threads can be without a CPU for longer than seven times the 67 ms that most programs ask
 // for.
 func openKey(k deviceKey) (*verbs.Device, error) {
-	cfg := verbs.Config{Addrs: []netip.Addr{k.addr}, Polling: k.polling}
+	cfg := verbs.Config{Addrs: []netip.Addr{k.addr}, Polling: k.polling, Shards: vectors}
 	cfg.Tuning.PatientRetries = true
 	var l link.Link
 	var err error

@@ -6,17 +6,26 @@ import (
 	"runtime/debug"
 )
 
-// One processor of the runtime more than there are CPUs, unless the user says otherwise. The thread
-// that polls keeps its processor between two calls, and a goroutine that sleeps in a system call
-// keeps another one. If none is idle, the runtime's monitor looks every 20 us whether to take one
-// from them, which costs a CPU dearly if there are two and both spin; else it leaves them theirs
-// for 10 ms, and sleeps for longer and longer. A single CPU is left as it is: what one more gains
-// there varies (docs/bench/what-stops-it.md).
+// Some processors of the runtime more than there are CPUs, unless the user says otherwise. Each
+// thread that polls, posts or waits for events keeps a processor between two calls, and a goroutine
+// that sleeps in a system call keeps another one. If none is idle, who calls next waits until the
+// runtime's monitor takes one from them. A single CPU is left as it is: what one more gains there
+// varies (docs/bench/what-stops-it.md).
 func init() {
 	if n := runtime.GOMAXPROCS(0); os.Getenv("GOMAXPROCS") == "" && runtime.NumCPU() > 1 {
-		runtime.GOMAXPROCS(n + 1)
+		runtime.GOMAXPROCS(n + moreProcs)
+		vectors = min(max(1, n/2), maxVectors)
 	}
 }
+
+// vectors is how many completion vectors a device has: half of the CPUs, as elsewhere; 0 is half of
+// the processors of the runtime.
+var vectors int
+
+const (
+	moreProcs  = 4
+	maxVectors = 8
+)
 
 func init() {
 	if os.Getenv("GOGC") == "" {

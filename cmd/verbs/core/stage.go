@@ -275,6 +275,7 @@ func (s *stage) remove(q *userQP) {
 // of the runtime, and the runtime's timers are as coarse as 1 ms when the process is idle.
 func (s *stage) look() {
 	for pause := stageLook; ; {
+		_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 50_000, 0, 0, 0) // see load.c
 		ts := unix.NsecToTimespec(int64(pause))
 		_ = unix.Nanosleep(&ts, nil) // a signal ends it early
 		pause = min(2*pause, maxStageLook)

@@ -12,6 +12,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/sendfile.h>
 #include <time.h>
 #include <unistd.h>
@@ -190,7 +191,12 @@ static bool cpus_known;
 
 __attribute__((constructor)) static void note_cpus(void) { cpus_known = !sched_getaffinity(0, sizeof cpus, &cpus); }
 
-// load_once loads the core with all signals blocked, and on all CPUs: the threads of Go inherit both. So the signals of the program are not
+// Go's monitor asks to sleep for 20 us, again and again while the program's threads call: a thread that enters Go leaves its processor of
+// Go's runtime as if in a system call, and after 10 ms on one processor the monitor takes it away at each look. A look costs two
+// switches of threads, and the next call has to find a processor. With this slack of its timers, in ns, the monitor looks once in a millisecond.
+#define MONITOR_SLACK 1000000
+
+// load_once loads the core with all signals blocked, and on all CPUs: the threads of Go inherit both, and the slack of timers. So the signals of the program are not
 // delivered to them, and where it has bound this thread to a CPU and polls there, as SPDK and DPDK do, they have others.
 static void load_once(void)
 {
@@ -199,10 +205,14 @@ static void load_once(void)
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	bool freed = cpus_known && !sched_getaffinity(0, sizeof bound, &bound) && !sched_setaffinity(0, sizeof cpus, &cpus);
+	int slack = prctl(PR_GET_TIMERSLACK);
+	prctl(PR_SET_TIMERSLACK, MONITOR_SLACK);
 	shim_before_go();
 	library = open_core();
 	goroce_core_table_fn *table = library ? (goroce_core_table_fn *)dlsym(library, "goroce_core_table") : NULL;
 	const struct goroce_core *c = table ? table() : NULL;
+	if (slack > 0)
+		prctl(PR_SET_TIMERSLACK, slack);
 	shim_after_go(c ? (void *)table : NULL);
 	if (c) {
 		if (c->version == GOROCE_CORE_VERSION && c->size == sizeof *c) {

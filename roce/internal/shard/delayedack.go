@@ -13,7 +13,9 @@ import (
 // goroutine runs again after those it has woken. Otherwise it ends at the next poll, or when that
 // goroutine takes over (keeper), since the application has gone to do something else. A program in
 // another language may poll other queues before it replies, as UCX does, so its polls end only what
-// has waited for attentionGapNs. The more delays in succession bring no reply, the fewer are tried.
+// has waited for attentionGapNs. Its threads do not run before that goroutine does, so there a
+// delay ends when that goroutine is about to sleep. The more delays in succession bring no reply,
+// the fewer are tried.
 type delayedAck struct {
 	on    atomic.Bool  // written with the lock held
 	since atomic.Int64 // on the clock of the link
@@ -53,6 +55,12 @@ func (a *delayedAck) inVain() bool {
 	a.on.Store(false)
 	a.trial.inVain()
 	return true
+}
+
+// over reports whether a delay ends although the goroutine of the shard goes on to look; threads
+// says that it has woken threads, and not goroutines.
+func (a *delayedAck) over(now int64, threads bool) bool {
+	return !threads || now-a.since.Load() >= replyNs
 }
 
 // releaseAck ends a delay that brought nothing, and sends. It reports false if there is

@@ -56,6 +56,9 @@ const (
 	attentionGapNs = 20_000
 	missedProofNs  = 5_000_000
 	starvedProofNs = 200_000_000
+	// replyNs, in ns, is how long threads that were woken may take to reply while an
+	// acknowledgement waits: two wake-ups, on CPUs that others use.
+	replyNs = 500_000
 	// usageNs, in ns, is how often a polling thread measures its share of a CPU, by a system call
 	// of 0.5 us. In a fifth of that two programs that spin may have had one CPU, until the kernel
 	// moves one. starvedNs is how long the thread counts as starved after that share was too small:
@@ -67,6 +70,8 @@ const (
 	// 3 us. It is also how long a peer may take from acknowledging a message until its program has
 	// seen that message in memory and has sent an answer.
 	standbyNs = 50_000
+	// napSlackNs, in ns, is how much a nap may be longer: what threads have by default.
+	napSlackNs = 50_000
 	// holdGapNs, in ns, bounds the time between two messages of which the second waits. A program
 	// that posts one by one takes less than 1 us.
 	holdGapNs = 5_000

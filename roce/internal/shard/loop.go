@@ -49,7 +49,7 @@ func (s *Shard) progress(expectReply func() bool) (bool, error) {
 			s.mu.Unlock()
 			return false, nil
 		}
-		s.woke = false
+		s.woke, s.up.handles = false, true
 		s.handle(now, s.rx[:n])
 		for ; quote != nil; from, quote = s.link.Returned() {
 			if s.service != nil {
@@ -69,6 +69,7 @@ func (s *Shard) progress(expectReply func() bool) (bool, error) {
 		switch todo {
 		case receiveMore:
 			looked = looked || n == 0
+			s.up.handles = false
 			s.mu.Unlock()
 			continue
 		case awaitReply:
@@ -132,11 +133,14 @@ func (s *Shard) loop(lapsed bool) {
 		if s.crowd.returns() {
 			s.SendPosted()
 		}
-		s.endAckDelay()
+		if s.ack.over(now, s.foreign.Load()) {
+			s.endAckDelay()
+		}
 		alone := !busy && !s.shareCPU()
 		if !s.pace.turn(now, busy, s.received, s.spin) && !alone {
 			continue
 		}
+		s.endAckDelay()
 		if err := s.block(now); err != nil {
 			s.fail(err)
 			return

@@ -181,3 +181,13 @@ func TestCoalescerTranscript(t *testing.T) {
 	require.False(t, c.waiting())
 	require.False(t, turn())
 }
+
+// Goroutines that were woken have run when the goroutine of the shard runs again; threads have not.
+func TestAckDelayOver(t *testing.T) {
+	var a delayedAck
+	require.True(t, a.begin(1000, true))
+	require.True(t, a.over(1000, false))
+	require.False(t, a.over(1000, true))
+	require.False(t, a.over(999+replyNs, true))
+	require.True(t, a.over(1000+replyNs, true))
+}

@@ -5,7 +5,9 @@ import "sync/atomic"
 // upcalls are calls that a shard makes without its lock: up to the first shard of the device, whose
 // lock comes before its own.
 type upcalls struct {
-	now []func() // under the lock: to be made when it is given back
+	now     []func() // under the lock: to be made when it is given back
+	before  []func() // under rxMu: those that were made last, for the memory
+	handles bool     // under the lock: packets are being handled, and calls made afterwards
 
 	// The others wait until all is handled that had come when they were asked for.
 	wanted atomic.Bool // there are some in asked
@@ -15,6 +17,17 @@ type upcalls struct {
 
 // Upcall has f called soon, without the lock. It is for consequences of a packet; the lock is held.
 func (s *Shard) Upcall(f func()) { s.up.now = append(s.up.now, f) }
+
+// Unlocked calls f, which wakes a thread of the program. While packets are handled that is when the
+// lock is given back: the thread may run at once, in place of the caller, and its next call wants
+// the lock. The lock is held.
+func (s *Shard) Unlocked(f func()) {
+	if s.up.handles {
+		s.Upcall(f)
+		return
+	}
+	f()
+}
 
 // AfterArrivals has f called, without locks of the caller, after all packets that had arrived at
 // the shard by now are handled. Another shard uses it when it learns of a queue pair of this one:
@@ -53,6 +66,10 @@ func (s *Shard) makeUpcalls(now []func()) {
 	for _, f := range now {
 		f()
 	}
+	if now != nil {
+		clear(now)
+		s.up.before = now[:0]
+	}
 	if len(s.up.marked) == 0 || !s.marker.CaughtUp() {
 		return
 	}
@@ -66,6 +83,6 @@ func (s *Shard) makeUpcalls(now []func()) {
 // takeUpcalls returns the calls to make after the caller gives the lock back. The lock is held.
 func (s *Shard) takeUpcalls() []func() {
 	now := s.up.now
-	s.up.now = nil
+	s.up.now, s.up.before, s.up.handles = s.up.before, nil, false
 	return now
 }
