@@ -248,13 +248,13 @@ func closeBehind(c *rsocket.Conn) error {
 	rsBehind.conns[c] = struct{}{}
 	rsBehind.mu.Unlock()
 	go func() {
-		end := time.NewTimer(rsLinger)
-		defer end.Stop()
-		for late := false; !late && !core.Open(c).ReadyOrNotify().Drained; {
+		tick := time.NewTicker(rsAsk)
+		defer tick.Stop()
+		for end := time.Now().Add(rsLinger); core.Open(c).TryDisconnect() == syscall.EAGAIN && time.Now().Before(end); {
+			core.Open(c).ReadyOrNotify()
 			select {
 			case <-looked:
-			case <-end.C:
-				late = true
+			case <-tick.C:
 			}
 		}
 		core.Open(c).Notify(nil)
@@ -265,6 +265,10 @@ func closeBehind(c *rsocket.Conn) error {
 	}()
 	return nil
 }
+
+// rsAsk is how often the end of a socket asks anew: what was poured meanwhile may make no
+// completion.
+const rsAsk = C.GOROCE_RS_ASK_MS * time.Millisecond
 
 // closeNow closes a connection without waiting. What is still missing then is lost.
 func closeNow(c *rsocket.Conn) error {

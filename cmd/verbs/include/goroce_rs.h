@@ -18,6 +18,9 @@
 /* How long a socket that was closed goes on until the peer's adapter has what was written: as Close of package rsocket. */
 #define GOROCE_RS_LINGER_MS 30000
 
+/* How often shutdown is to be tried again until then. */
+#define GOROCE_RS_ASK_MS 20
+
 enum goroce_rs_option {
 	GOROCE_RS_SNDBUF,   /* bytes */
 	GOROCE_RS_RCVBUF,   /* bytes */

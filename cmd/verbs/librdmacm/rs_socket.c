@@ -180,7 +180,8 @@ static int settle(struct rs *s, int how, int most_ms)
 		int64_t left = end - rs_now_us();
 		if (left <= 0)
 			return ETIMEDOUT;
-		if (rs_await(s, GOROCE_RS_DRAINED, (int)(left / 1000) + 1) && errno != EINTR)
+		int ms = left < GOROCE_RS_ASK_MS * 1000 ? (int)(left / 1000) + 1 : GOROCE_RS_ASK_MS;
+		if (rs_await(s, GOROCE_RS_DRAINED, ms) && errno != EINTR && errno != ETIMEDOUT)
 			return errno;
 	}
 	return e;
