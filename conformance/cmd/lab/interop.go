@@ -83,8 +83,7 @@ func interop(t *tool, args []string) error {
 }
 
 func firstLine(s string) string {
-	s, _, _ = strings.Cut(s, "\n")
-	return s
+	return strings.SplitN(s, "\n", 2)[0]
 }
 
 // prepareGuests makes the images. All must be there: a table with one kernel missing would look as
@@ -92,8 +91,8 @@ func firstLine(s string) string {
 func prepareGuests(ctx context.Context, suites []string, logf func(string, ...any)) error {
 	images, errs := lab.Prepare(ctx, suites, logf)
 	for _, s := range suites {
-		if err := errs[s]; err != nil {
-			return fmt.Errorf("no guest of suite %s: %w", s, err)
+		if errs[s] != nil {
+			return fmt.Errorf("no guest of suite %s: %w", s, errs[s])
 		}
 	}
 	for _, im := range images {
@@ -129,8 +128,8 @@ func fullOn(full string, quick bool, suites []string) (func(link, suite string) 
 	if quick {
 		return nil, errors.New("-quick runs everything on no link, and -full on some")
 	}
-	where := strings.Split(full, ",")
-	return func(link, suite string) bool { return isAmong(where, link, suite) }, checkPlaces("-full", where, suites)
+	at := strings.Split(full, ",")
+	return func(link, suite string) bool { return isAmong(at, link, suite) }, checkPlaces("-full", at, suites)
 }
 
 // linksTo returns the links to run on against a suite's kernel.
@@ -173,11 +172,9 @@ func (r *runner) writeMarkdown(path string) error {
 			fmt.Fprintf(&b, ", of which %s ran a subset against %s's kernel", strings.Join(subset, ", "), suite)
 		}
 	}
-	fmt.Fprintln(&b, ".")
-	fmt.Fprintln(&b, "The role is goroce's; numbers count the variants (sizes, path MTUs, address families, packets hit)")
+	fmt.Fprintln(&b, ".\nThe role is goroce's; numbers count the variants (sizes, path MTUs, address families, packets hit)")
 	fmt.Fprintln(&b, "of a line, and are those of each link: where links differ, the line says how. Each row by itself is in")
-	fmt.Fprintln(&b, "`conformance/out/interop.json` after a run.")
-	fmt.Fprintln(&b)
+	fmt.Fprint(&b, "`conformance/out/interop.json` after a run.\n\n")
 	for _, s := range r.suites {
 		if im, err := lab.OpenImage(s); err == nil {
 			fmt.Fprintf(&b, "- %s: Debian %s, kernel %s, with that suite's rdma-core and perftest\n", im.KernelMajorMinor(), im.Suite, im.Version)
