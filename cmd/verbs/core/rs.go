@@ -317,7 +317,11 @@ func (s *rsSocket) setOption(option C.int, v int) C.int {
 		s.onlyV6 = v != 0
 		return 0
 	}
-	if s.state == rsConnecting || s.state == rsConnected {
+	switch {
+	case s.state == rsConnected && option == C.GOROCE_RS_SNDBUF:
+		core.Open(s.conn).HoldAtMost(v)
+		return 0
+	case s.state == rsConnecting || s.state == rsConnected:
 		return eINVAL // it has its queues already
 	}
 	switch option {
