@@ -192,6 +192,9 @@ EXPORT int close(int fd)
 	return rclose(fd);
 }
 
+EXPORT void _exit(int status) { goroce_rs_exit(status); }
+EXPORT void _Exit(int status) { goroce_rs_exit(status); }
+
 EXPORT int getpeername(int fd, struct sockaddr *a, socklen_t *len)
 {
 	return ours(fd) ? rgetpeername(fd, a, len) : LIBC(getpeername)(fd, a, len);
