@@ -298,8 +298,14 @@ func goroce_rs_set_option(handle C.goroce_handle, option C.int, value C.int64_t)
 
 // setOption sets an option of a socket, whose lock is held.
 func (s *rsSocket) setOption(option C.int, v int) C.int {
-	if s.datagram != nil && s.datagram.conn != nil && option != C.GOROCE_RS_KEEPALIVE {
-		return eINVAL // it has its queues, and its port
+	if s.datagram != nil && s.datagram.conn != nil {
+		switch option {
+		case C.GOROCE_RS_KEEPALIVE:
+		case C.GOROCE_RS_REUSE:
+			return 0 // too late, which is no error for UDP: libuv sets it once more
+		default:
+			return eINVAL // it has its queues, and its port
+		}
 	}
 	switch option {
 	case C.GOROCE_RS_KEEPALIVE:
