@@ -60,7 +60,7 @@ var lineBudgets = map[string]int{
 	"roce/rdmacm":         6160,
 	"roce/rsocket":        6190,
 	"roce/analyse":        9000,
-	"roce/internal/shard": 3490,
+	"roce/internal/shard": 3540,
 	"roce/internal/slots": 2250,
 	"roce/link":           18330,
 	"cmd/internal":        26110,
