@@ -117,6 +117,25 @@ func TestDelayStalls(t *testing.T) {
 	}
 }
 
+// Flows whose packets leave in runs share a short queue: the least window that losses leave is a few packets, of
+// which many flows have room. When it was a few runs, 16 flows had half of their packets dropped.
+func TestWindowsShareInRuns(t *testing.T) {
+	seeds.Long(t)
+	for _, n := range []int{8, 16} {
+		for _, op := range []verbs.WROpcode{verbs.WRWrite, verbs.WRRead} {
+			s := &Path{Rate: 200 * cc.Mbps, Queue: 100, Runs: true, Flows: flowsOf(n, cc.Config{}, Millisecond), DurationNs: 3000 * Millisecond, WarmupNs: 1000 * Millisecond}
+			for i := range s.Flows {
+				s.Flows[i].Op = op
+			}
+			r := runPath(t, s)
+			t.Logf("%d flows, %v: %.1f of %.1f Mb/s, Jain %.3f, %.2f %% dropped", n, op, r.Total, r.PayloadMax, r.Jain, 100*r.Dropped)
+			require.Greater(t, r.Total, 0.95*r.PayloadMax)
+			require.Greater(t, r.Jain, 0.93)
+			require.Less(t, r.Dropped, 0.005*float64(n)+0.02)
+		}
+	}
+}
+
 // The window alone and TCP cubic both have about a third.
 func TestWindowBesideTCP(t *testing.T) {
 	seeds.Long(t)
