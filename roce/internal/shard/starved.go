@@ -30,8 +30,8 @@ type usage struct {
 	slept  int64 // times that it gave the CPU away by itself
 }
 
-// starvedBetween reports whether a thread that wanted to run all the time got less than a quarter
-// of a CPU.
+// starvedBetween reports whether a thread that wanted to run all the time got less than a twelfth
+// of a CPU: its peers wait for 30 ms and more for its turn then, and give up after 67 ms by default.
 func starvedBetween(a, b usage) bool {
 	return a.thread == b.thread && a.slept == b.slept && b.ran-a.ran < (b.at-a.at)/12
 }
