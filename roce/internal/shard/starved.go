@@ -31,7 +31,7 @@ type usage struct {
 }
 
 // starvedBetween reports whether a thread that wanted to run all the time got less than a twelfth
-// of a CPU: its peers wait for 30 ms and more for its turn then, and give up after 67 ms by default.
+// of a CPU: its peers then wait for its turn for 30 ms and more, and by default repeat after 67 ms.
 func starvedBetween(a, b usage) bool {
 	return a.thread == b.thread && a.slept == b.slept && b.ran-a.ran < (b.at-a.at)/12
 }
