@@ -24,7 +24,7 @@ type keeper struct {
 	off        atomic.Bool   // for tests: it never takes over
 	eager      atomic.Uint32 // polls while the goroutine was at work, since the last wait
 	attention  attention     // of a program in another language
-	put        putOff        // the same; under mu
+	put        putOff        // whether a thread of that program was, since the last look; under mu
 
 	mu      sync.Mutex // taken before the lock of the shard
 	timer   *time.Timer
