@@ -11,7 +11,6 @@ import (
 	"github.com/goroce/goroce/conformance/drill"
 	"github.com/goroce/goroce/conformance/matrix"
 	"github.com/goroce/goroce/conformance/peer"
-	"github.com/goroce/goroce/conformance/wirelink"
 )
 
 // Options say what to run, against whom.
@@ -50,8 +49,7 @@ type Options struct {
 
 	keeper *keeper // nil if no packets come by here
 	// at runs a function where the interfaces of the cable are; nil is here.
-	at    func(func() error) error
-	cable *wirelink.Cable // nil without one
+	at func(func() error) error
 }
 
 const (

@@ -59,17 +59,15 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		env.Report.Stop()
 		end(context.Cause(outer))
 	})()
+	meet := o.oneAgent
 	if len(o.Agents) == 2 {
-		if err := o.twoAgents(ctx, env); err != nil {
-			return nil, err
-		}
-	} else {
-		done, err := o.oneAgent(ctx, env)
-		if err != nil {
-			return nil, err
-		}
-		defer done()
+		meet = o.twoAgents
 	}
+	done, err := meet(ctx, env)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	res := &Result{
 		Report: env.Report, Peer: env.Kernel, Profile: env.Ref.Profile(), Note: o.note(env.Ref), Link: env.Link,
 		Here: sideOf(env.Subject), There: sideOf(env.Ref), Only: o.Only, Quick: o.Quick, Seed: o.Seed,
@@ -82,7 +80,6 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		res.Cut = context.Cause(ctx)
 	}
 	res.Took = time.Since(start)
-	o.sayDropped()
 	return res, nil
 }
 

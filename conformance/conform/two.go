@@ -15,16 +15,15 @@ const cableLink = "cable"
 // twoAgents puts the device of the first agent, as the subject, against that of the second. With a cable their packets pass
 // here, and are lost, changed and looked at as those of this side's own device. Without one they don't come by, and
 // rows that need that are left out.
-func (o *Options) twoAgents(ctx context.Context, env *matrix.Env) error {
+func (o *Options) twoAgents(ctx context.Context, env *matrix.Env) (end func(), err error) {
 	var peers [2]*peer.Agent
 	for i, a := range o.Agents {
 		at := peer.AgentPlace{Agent: a, PortName: a.Addr, Profile: o.Profile}
 		if len(o.Cable) > 0 {
 			at.PortName, at.Link = []string{wirelink.Near, wirelink.Far}[i], cableLink
 		}
-		var err error
 		if peers[i], err = newAgent(ctx, at); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	env.Subject, env.Ref, env.RefPort = peers[0], peers[1], peers[1].PortName()
@@ -33,18 +32,20 @@ func (o *Options) twoAgents(ctx context.Context, env *matrix.Env) error {
 	if len(o.Cable) == 0 {
 		env.Blind = true
 		o.logf("%s against %s, without this side between them", peers[0].Name(), peers[1].Name())
-		return nil
+		return func() {}, nil
 	}
+	var cable *wirelink.Cable
 	open := func() (err error) {
-		o.cable, err = wirelink.NewCable(env.Wire, o.Cable[0], o.Cable[1])
+		cable, err = wirelink.NewCable(env.Wire, [2]string(o.Cable), [2]string{wirelink.Near, wirelink.Far})
 		return err
 	}
 	if o.at == nil {
 		o.at = func(f func() error) error { return f() }
 	}
 	if err := o.at(open); err != nil {
-		return err
+		return nil, err
 	}
+	cable.Start()
 	var local []netip.Addr
 	for _, f := range peers[0].Families() {
 		local = append(local, peers[0].Addr(f))
@@ -52,19 +53,21 @@ func (o *Options) twoAgents(ctx context.Context, env *matrix.Env) error {
 	o.keeper = &keeper{dir: o.PcapDir, sw: env.Wire, explain: o.Explain, local: local, near: o.Cable[0], far: o.Cable[1]}
 	env.Explain = o.keeper.keep
 	o.logf("%s behind %s against %s behind %s, with this side as the cable", peers[0].Name(), o.Cable[0], peers[1].Name(), o.Cable[1])
-	return nil
+	return func() { o.endCable(cable) }, nil
 }
 
-// sayDropped tells of frames that did not pass the cable: rows may have failed for that.
-func (o *Options) sayDropped() {
-	if o.cable == nil {
-		return
+// endCable closes the cable, and tells of frames that did not pass it: rows may have failed for that.
+func (o *Options) endCable(c *wirelink.Cable) {
+	if err := c.Close(); err != nil {
+		o.logf("the cable: %v", err)
 	}
-	together, refused := o.cable.Dropped()
-	if together > 0 {
-		o.logf("%d frames of several packets each did not pass: switch segmentation offload off at the interfaces (ethtool -K IF tso off gso off gro off)", together)
-	}
-	if refused > 0 {
-		o.logf("%d frames were not taken by the interface on the other side: is its MTU smaller, or is it down?", refused)
+	for _, e := range c.Ends {
+		s := e.Stats()
+		if s.Missed > 0 {
+			o.logf("%s: %d frames were dropped before they were read", e.Name, s.Missed)
+		}
+		if n := s.Lost + s.OtherLost; n > 0 {
+			o.logf("%s: %d frames were not taken by the interface: is its MTU smaller, or is it down?", e.Name, n)
+		}
 	}
 }

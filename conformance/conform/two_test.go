@@ -50,7 +50,7 @@ func TestCable(t *testing.T) {
 		var dev *verbs.Device
 		end.Do(func() {
 			var l link.Link
-			l, err := udp.Open(addrs, udp.Options{DisableGSO: true})
+			l, err := udp.Open(addrs, udp.Options{})
 			require.NoError(t, err)
 			dev, err = verbs.Open(verbs.Config{Addrs: addrs, Link: l})
 			require.NoError(t, err)

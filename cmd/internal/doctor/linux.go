@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goroce/goroce/cmd/internal/tool"
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/udp"
@@ -58,7 +57,7 @@ func interfaces() ([]Interface, error) {
 
 // ethtool asks for a switch of an interface.
 func ethtool(iface string, command uint32) (bool, error) {
-	on, err := tool.Ethtool(iface, command)
+	on, err := unix.Ethtool(iface, command)
 	return on != 0, err
 }
 

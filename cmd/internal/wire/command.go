@@ -15,6 +15,7 @@ import (
 	"github.com/goroce/goroce/cmd/internal/getopt"
 	"github.com/goroce/goroce/cmd/internal/tool"
 	lab "github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/wirelink"
 	"github.com/goroce/goroce/internal/unix"
 )
 
@@ -88,13 +89,19 @@ func run(ctx context.Context, env *tool.Env, args []string) error {
 	if err != nil {
 		return err
 	}
-	c, err := join(operands, rules)
+	sw := lab.New()
+	defer sw.Close()
+	for _, r := range rules {
+		sw.Add(r.Rule)
+	}
+	names := [2]string(operands)
+	c, err := wirelink.NewCable(sw, names, names)
 	if err != nil {
 		return err
 	}
 	if o.write != "" {
-		if _, err := c.sw.Capture(o.write, nil); err != nil {
-			return errors.Join(err, c.close())
+		if _, err := sw.Capture(o.write, nil); err != nil {
+			return errors.Join(err, c.Close())
 		}
 	}
 	if o.seconds > 0 {
@@ -105,21 +112,21 @@ func run(ctx context.Context, env *tool.Env, args []string) error {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, unix.SIGUSR1)
 	defer signal.Stop(asked)
-	for _, s := range c.warnings {
+	for _, s := range c.Warnings {
 		fmt.Fprintf(env.Stderr, "wire: %s\n", s)
 	}
 	fmt.Fprintf(env.Stderr, "wire: %s and %s are joined; seed %d\n", operands[0], operands[1], o.seed)
-	c.start()
+	c.Start()
 	for {
 		select {
 		case <-asked:
-			if err := o.report(env.Stdout, c); err != nil {
-				return errors.Join(err, c.close())
+			if err := o.report(env.Stdout, rules, c); err != nil {
+				return errors.Join(err, c.Close())
 			}
-		case err := <-c.failed:
-			return errors.Join(err, c.close(), o.report(env.Stdout, c))
+		case err := <-c.Failed():
+			return errors.Join(err, c.Close(), o.report(env.Stdout, rules, c))
 		case <-ctx.Done():
-			return errors.Join(c.close(), o.report(env.Stdout, c))
+			return errors.Join(c.Close(), o.report(env.Stdout, rules, c))
 		}
 	}
 }
@@ -177,16 +184,16 @@ type portReport struct {
 }
 
 // report prints the counters.
-func (o *options) report(w io.Writer, c *cable) error {
+func (o *options) report(w io.Writer, rules []*lab.RuleText, c *wirelink.Cable) error {
 	r := report{Seed: o.seed, Rules: []ruleReport{}}
-	for _, x := range c.rules {
+	for _, x := range rules {
 		r.Rules = append(r.Rules, ruleReport{x.Text, x.Matched(), x.Hits()})
 	}
-	for _, e := range c.ends {
-		s := e.port.Stats()
+	for _, e := range c.Ends {
+		p, s := e.Port.Stats(), e.Stats()
 		r.Ports = append(r.Ports, portReport{
-			Interface: e.name, RoCE: s.In, Segmented: e.segmented.Load(), Other: e.other.Load(),
-			Sent: s.Out - e.lost.Load(), Lost: e.lost.Load() + s.Overflow, TooLong: e.tooLong.Load(), OtherLost: e.otherLost.Load(), Missed: e.missed(),
+			Interface: e.Name, RoCE: p.In, Segmented: s.Segmented, Other: s.Other,
+			Sent: p.Out - s.Lost, Lost: s.Lost + p.Overflow, TooLong: s.TooLong, OtherLost: s.OtherLost, Missed: s.Missed,
 		})
 	}
 	if o.json {
@@ -204,7 +211,7 @@ func (o *options) report(w io.Writer, c *cable) error {
 			what string
 		}{
 			{p.Lost, "lost for want of room"}, {p.OtherLost, "other frames lost"}, {p.Missed, "missed"},
-			{p.TooLong, fmt.Sprintf("too long for this interface (ethtool -K %s gro off lro off, or a larger MTU here)", bare(r.Ports[1-i].Interface))},
+			{p.TooLong, fmt.Sprintf("too long for this interface (ethtool -K %s gro off lro off, or a larger MTU here)", wirelink.Bare(r.Ports[1-i].Interface))},
 		} {
 			if x.n > 0 {
 				fmt.Fprintf(&b, ", %d %s", x.n, x.what)
@@ -214,10 +221,4 @@ func (o *options) report(w io.Writer, c *cable) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-// bare is the name of an interface without its namespace.
-func bare(name string) string {
-	name, _, _ = strings.Cut(name, "@")
-	return name
 }

@@ -1,20 +1,20 @@
-package wire
+package wirelink
 
 import (
 	"encoding/binary"
 
-	lab "github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/wire"
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/internal/unix"
 )
 
 const (
 	vnetBytes = 10
-	ethBytes  = 14
 	tagBytes  = 4
 )
 
-// vnet is struct virtio_net_hdr: what is left undone of a frame.
+// vnet is struct virtio_net_hdr: what the kernel or the card has left undone of a frame, its checksum and its
+// division into packets.
 type vnet []byte
 
 // Fields.
@@ -46,7 +46,7 @@ func (h vnet) gso() (size int, udp bool) {
 // packets returns the RoCE packets of a frame, each a frame of its own with all its checksums; nil if it is another frame.
 func (h vnet) packets(f []byte) [][]byte {
 	size, udp := h.gso()
-	p, ok := lab.Decode(f)
+	p, ok := wire.Decode(f)
 	if !ok || size > 0 && !udp {
 		return nil
 	}

@@ -1,10 +1,8 @@
-package tool
+package unix
 
 import (
 	"runtime"
 	"unsafe"
-
-	"github.com/goroce/goroce/internal/unix"
 )
 
 // ethtoolValue is struct ethtool_value of the kernel.
@@ -12,25 +10,25 @@ type ethtoolValue struct{ command, value uint32 }
 
 // ethtoolRequest is struct ifreq with a pointer.
 type ethtoolRequest struct {
-	name [unix.IFNAMSIZ]byte
+	name [IFNAMSIZ]byte
 	data unsafe.Pointer
 	_    [24 - unsafe.Sizeof(uintptr(0))]byte
 }
 
 // Ethtool asks the driver of an interface for a value, as ETHTOOL_GGRO or ETHTOOL_GFLAGS; it needs no privileges.
 func Ethtool(iface string, command uint32) (uint32, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	fd, err := Socket(AF_INET, SOCK_DGRAM|SOCK_CLOEXEC, 0)
 	if err != nil {
 		return 0, err
 	}
-	defer unix.Close(fd)
+	defer Close(fd)
 	v := &ethtoolValue{command: command}
 	r := &ethtoolRequest{data: unsafe.Pointer(v)}
-	copy(r.name[:unix.IFNAMSIZ-1], iface)
+	copy(r.name[:IFNAMSIZ-1], iface)
 	var pin runtime.Pinner
 	pin.Pin(v) // the kernel has the address
 	defer pin.Unpin()
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(r))); errno != 0 {
+	if _, _, errno := Syscall(SYS_IOCTL, uintptr(fd), SIOCETHTOOL, uintptr(unsafe.Pointer(r))); errno != 0 {
 		return 0, errno
 	}
 	return v.value, nil

@@ -1,29 +1,18 @@
-package wire
+package wirelink
 
 import (
 	"bytes"
 	"net/netip"
-	"os"
 	"strconv"
 	"testing"
 
-	lab "github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/wire"
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/stretchr/testify/require"
 )
 
-func osWrite(name, text string) error { return os.WriteFile(name, []byte(text), 0o600) }
-
-func osSize(name string) (int64, error) {
-	i, err := os.Stat(name)
-	if err != nil {
-		return 0, err
-	}
-	return i.Size(), nil
-}
-
-// run makes a frame of several packets, as a sender with GSO hands it over, and the packets.
+// gsoFrame makes a frame of several packets, as a sender with GSO hands it over, and the packets.
 func gsoFrame(t *testing.T, v6 bool, parts, size int) (h vnet, frame []byte) {
 	t.Helper()
 	flow := ib.Flow{Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.0.2"), SrcPort: 50000, DstPort: ib.UDPPort}
@@ -68,7 +57,7 @@ func TestSegments(t *testing.T) {
 		all := h.packets(frame)
 		require.Len(t, all, 5)
 		for i, f := range all {
-			p, ok := lab.Decode(f)
+			p, ok := wire.Decode(f)
 			require.True(t, ok)
 			require.EqualValues(t, i, p.PSN)
 			require.True(t, p.ICRCValid(), "part %d", i)
@@ -82,7 +71,7 @@ func TestSegments(t *testing.T) {
 }
 
 // udpChecksumRight adds everything up, pseudo header included.
-func udpChecksumRight(f []byte, p *lab.Packet) bool {
+func udpChecksumRight(f []byte, p *wire.Packet) bool {
 	src, dst := p.Src.AsSlice(), p.Dst.AsSlice()
 	udp := f[len(f)-len(p.BTH())-ib.UDPHeaderBytes:]
 	return ib.InternetSum(unix.IPPROTO_UDP+uint32(len(udp)), src, dst, udp) == 0xFFFF
@@ -96,7 +85,7 @@ func TestChecksumLeftUndone(t *testing.T) {
 	be.PutUint16(udp[6:], ib.InternetSum(unix.IPPROTO_UDP+uint32(len(udp)), frame[26:34])) // of the pseudo header
 	all := h.packets(append(bytes.Clone(frame), 0, 0, 0))
 	require.Len(t, all, 1)
-	p, ok := lab.Decode(all[0])
+	p, ok := wire.Decode(all[0])
 	require.True(t, ok)
 	require.True(t, udpChecksumRight(all[0], p))
 	be.PutUint16(all[0][40:], be.Uint16(udp[6:]))
@@ -142,7 +131,7 @@ func TestTag(t *testing.T) {
 	require.Len(t, all, 2)
 	for _, f := range all {
 		require.Equal(t, []byte{0x81, 0, 0, 7, 8, 0}, f[12:18])
-		p, ok := lab.Decode(f)
+		p, ok := wire.Decode(f)
 		require.True(t, ok)
 		require.True(t, p.ICRCValid())
 		require.True(t, udpChecksumRight(f, p))
