@@ -113,7 +113,7 @@ test32:
 	if [ $$arch != 386 ]; then \
 		echo "this kernel runs no 32-bit programs: all is compiled for i386, and the tests that make test shortens run for $$arch"; \
 		GOARCH=386 CGO_ENABLED=0 $(GO) build ./... && GOARCH=386 CGO_ENABLED=0 $(GO) vet ./... && \
-		vet=off left=$$($(GO) run ./internal/seeds/soak -left) || exit 1; \
+		vet=off left=$$($(GO) run ./conformance/cmd/lab seeds -left) || exit 1; \
 	fi; \
 	[ $$arch != 386 ] || export GOARCH=386 CGO_ENABLED=0; \
 	$(GO) test $(APART) -shuffle=on -timeout $(TESTLIMIT) -vet=$$vet -p $(TESTJOBS) -parallel $(TESTJOBS) $${left:-$(PACKAGES)}
@@ -213,7 +213,7 @@ labelled:
 # Each caller of seeds.Run, for an even part of SOAK: prints how many seeds each has
 # done, and how to run one again that fails.
 soak:
-	$(GO) run ./internal/seeds/soak -for $(SOAK) $(SOAKFLAGS)
+	$(GO) run ./conformance/cmd/lab seeds -for $(SOAK) $(SOAKFLAGS)
 
 # A service for SOAK: a server and clients in processes of their own, connections that come
 # and go, peers that are killed, stopped and started again, loss, a link that goes down and changes its MTU. Fails if anything grows, hangs or is

@@ -42,6 +42,7 @@ func commands() []command {
 		{"captures", "records captures with faults, and makes the table of what the analyser says of them", record},
 		{"boot", "boots guests with rdma_rxe and runs commands in them", boot},
 		{"soak", "a service with faults, for as long as is asked", soakService},
+		{"seeds", "every test that draws from a seed, over new seeds, for as long as is asked", runSeeds},
 		{"mutants", "plants bugs, and says which the tests do not find", mutants},
 	}
 }

@@ -1,8 +1,3 @@
-// Soak runs every test that draws from a seed (the callers of seeds.Run) over new
-// seeds for a given time, and prints how many seeds each has done. It fails if one
-// failed, and says how to run that seed again.
-//
-// With -left it runs nothing, and prints which tests do less under the race detector.
 package main
 
 import (
@@ -10,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -18,7 +12,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -28,27 +21,26 @@ import (
 	"time"
 )
 
-func main() {
-	total := flag.Duration("for", 10*time.Minute, "time for all tests together")
-	workers := flag.Int("workers", runtime.NumCPU(), "tests that run at a time")
-	first := flag.Uint64("seed", uint64(time.Now().Unix())*1e6, "first seed of each test")
-	match := flag.String("run", "", "only tests whose package and name match this `regexp`")
-	what := flag.Bool("left", false, "only print the arguments for go test that run the tests that do less under the race detector")
-	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: soak [flags] [packages]")
-		flag.PrintDefaults()
-	}
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+// runSeeds runs every test that draws from a seed (the callers of seeds.Run) over new seeds for a given time, and
+// prints how many seeds each has done. It fails if one failed, and says how to run that seed again. With -left it runs
+// nothing, and prints which tests do less under the race detector.
+func runSeeds(t *tool, args []string) error {
+	total := t.Duration("for", 10*time.Minute, "time for all tests together")
+	workers := t.Int("workers", runtime.NumCPU(), "tests that run at a time")
+	first := t.Uint64("seed", uint64(time.Now().Unix())*1e6, "first seed of each test")
+	match := t.String("run", "", "only tests whose package and name match this `regexp`")
+	what := t.Bool("left", false, "only print the arguments for go test that run the tests that do less under the race detector")
+	_ = t.Parse(args) // it exits
+	ctx, stop := t.context(0)
 	defer stop()
-	run := func() error { return soak(ctx, *total, *workers, *first, *match, flag.Args()) }
-	if *what {
-		run = func() error { return printLeft(ctx, flag.Args()) }
+	if !*what {
+		return soakSeeds(ctx, *total, *workers, *first, *match, t.Args())
 	}
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "soak:", err)
-		os.Exit(1)
+	skipped, err := left(ctx, t.Args())
+	if err == nil {
+		fmt.Println(strings.Join(skipped, " "))
 	}
+	return err
 }
 
 // seeded is one test that runs seeds.
@@ -64,8 +56,8 @@ type goPackage struct {
 	binary                             string
 }
 
-// soak divides the time evenly between the tests.
-func soak(ctx context.Context, total time.Duration, workers int, first uint64, match string, patterns []string) error {
+// soakSeeds divides the time evenly between the tests.
+func soakSeeds(ctx context.Context, total time.Duration, workers int, first uint64, match string, patterns []string) error {
 	re, err := regexp.Compile(match)
 	if err != nil {
 		return err
@@ -146,8 +138,8 @@ func (t *seeded) run(ctx context.Context, d time.Duration, first uint64) ([]byte
 	return c.CombinedOutput()
 }
 
-// list is go list of packages, all if none are named.
-func list(ctx context.Context, patterns []string) (all []*goPackage, err error) {
+// goList is go list of packages, all if none are named.
+func goList(ctx context.Context, patterns []string) (all []*goPackage, err error) {
 	if len(patterns) == 0 {
 		patterns = []string{"./..."}
 	}
@@ -170,7 +162,7 @@ func list(ctx context.Context, patterns []string) (all []*goPackage, err error) 
 
 // find lists the tests that call seeds.Run.
 func find(ctx context.Context, patterns []string, match *regexp.Regexp) (found []seeded, err error) {
-	all, err := list(ctx, patterns)
+	all, err := goList(ctx, patterns)
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -22,7 +21,7 @@ type declared struct{ pkg, name string }
 // seeds.Long or ask seeds.Race, themselves or by a helper. It looks at names only, so it may find too many, such as a
 // test with a variable that has the name of such a helper.
 func left(ctx context.Context, patterns []string) ([]string, error) {
-	all, err := list(ctx, patterns)
+	all, err := goList(ctx, patterns)
 	if err != nil {
 		return nil, err
 	}
@@ -127,13 +126,4 @@ func (g graph) add(pkg string, f *ast.File) {
 			}
 		}
 	}
-}
-
-// printLeft prints the arguments of go test.
-func printLeft(ctx context.Context, patterns []string) error {
-	args, err := left(ctx, patterns)
-	if err == nil {
-		fmt.Println(strings.Join(args, " "))
-	}
-	return err
 }
