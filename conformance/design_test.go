@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -81,5 +82,57 @@ func TestHops(t *testing.T) {
 	got := hops("1. `a/b.go` `f`, `g`: x `c/d.go` `h`\n`alone`")
 	if len(got) != 2 || got[0].file != "a/b.go" || len(got[0].funcs) != 2 || got[1].funcs[0] != "h" {
 		t.Errorf("%+v", got)
+	}
+}
+
+// mapRow is a row of the map in docs/design.md: folders, and words in backquotes anywhere in the row.
+type mapRow struct{ folders, words []string }
+
+// mapRows reads the map.
+func mapRows(text string) (all []mapRow) {
+	for line := range strings.SplitSeq(text, "\n") {
+		first, _, ok := strings.Cut(strings.TrimPrefix(line, "| "), " | ")
+		if !strings.HasPrefix(line, "| `") || !ok {
+			continue
+		}
+		var r mapRow
+		for _, m := range quoted.FindAllStringSubmatch(first, -1) {
+			r.folders = append(r.folders, strings.TrimSuffix(m[1], "/..."))
+		}
+		for _, m := range quoted.FindAllStringSubmatch(line, -1) {
+			r.words = append(r.words, m[1])
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// has reports whether a row names a package, as a folder or as a word below one.
+func (r *mapRow) has(pkg string) bool {
+	return slices.Contains(r.words, pkg) || slices.ContainsFunc(r.folders, func(f string) bool {
+		below, ok := strings.CutPrefix(pkg, f+"/")
+		return pkg == f || ok && slices.Contains(r.words, below)
+	})
+}
+
+// Each package has a place in the map of docs/design.md, and each folder of the map is there.
+func TestDesignMap(t *testing.T) {
+	text, err := os.ReadFile("../docs/design.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, _, _ := strings.Cut(string(text), "\n## ")
+	all := mapRows(head)
+	for _, r := range all {
+		for _, f := range r.folders {
+			if i, err := os.Stat(filepath.Join("..", f)); err != nil || !i.IsDir() {
+				t.Errorf("docs/design.md: there is no folder %s", f)
+			}
+		}
+	}
+	for pkg := range packages(sources(t, false)) {
+		if !slices.ContainsFunc(all, func(r mapRow) bool { return r.has(pkg) }) {
+			t.Errorf("docs/design.md: the map has no place for package %s", pkg)
+		}
 	}
 }
