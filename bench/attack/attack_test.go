@@ -26,7 +26,7 @@ var known = Known{Server: serverAddr, Client: clientAddr, ServerQPN: 0x40011, Cl
 // addresses and ports it goes between, but where that is the attack.
 func TestForge(t *testing.T) {
 	port := func(f from) uint16 { return 40_000 + uint16(f) }
-	for _, a := range Attacks() {
+	for _, a := range attacks() {
 		next := a.make(newForger(known, 1, port))
 		psns := map[ib.PSN]bool{}
 		for n := range 200 {

@@ -24,12 +24,12 @@ const roleEnv = "GOROCE_ATTACK_ROLE"
 type role struct {
 	Is             string // server, client, idle, attacker
 	Server, Client netip.Addr
-	Row            int // of Attacks
+	Row            int // of attacks
 	Known          Known
 	Seed           uint64
 }
 
-func (r *role) attack() Attack { return Attacks()[r.Row] }
+func (r *role) attack() Attack { return attacks()[r.Row] }
 
 // The roles.
 const (

@@ -33,8 +33,8 @@ const (
 	path    = "sees packets"
 )
 
-// Attacks are all of them, in the order of the table.
-func Attacks() []Attack {
+// attacks are all of them, in the order of the table.
+func attacks() []Attack {
 	return []Attack{
 		{Name: "packets for a queue pair that is not there", Knows: nothing, Rate: 20_000, Does: transfers, make: (*forger).nobody},
 		{Name: "packets with a wrong ICRC", Knows: number, Rate: 20_000, Does: transfers, make: (*forger).damaged},

@@ -58,7 +58,7 @@ func Run(ctx context.Context, o Options) (results []Result, err error) {
 	if o.During == 0 {
 		o.During = 3 * time.Second
 	}
-	for i, a := range Attacks() {
+	for i, a := range attacks() {
 		if o.Only != nil && !o.Only.MatchString(a.Name) {
 			continue
 		}

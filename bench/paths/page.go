@@ -229,7 +229,7 @@ func (r *Report) small(b *bytes.Buffer) {
 // instrument says what the link is good for.
 func (r *Report) instrument(b *bytes.Buffer) {
 	b.WriteString("## What the link carries, and how exact it is\n\nWithout a rate, a delay or a loss, in Mb/s of payload: what is below is bound by the path, and not by the machine.\n\n")
-	table(b, []Row{Calibration()}, contenders(), func(row *Row, c *Contender) string {
+	table(b, []Row{calibration()}, contenders(), func(row *Row, c *Contender) string {
 		if v, ok := r.median(row.Name, c.Name, mbps); ok {
 			return fmt.Sprintf("%.0f", v)
 		}
@@ -239,7 +239,7 @@ func (r *Report) instrument(b *bytes.Buffer) {
 	behind := 0
 	for i := range r.Results {
 		x := &r.Results[i]
-		if x.Row == Calibration().Name || x.Error != "" {
+		if x.Row == calibration().Name || x.Error != "" {
 			continue
 		}
 		if x.Behind != "" {

@@ -86,7 +86,7 @@ func TestPage(t *testing.T) {
 // Each contender and each path has a name of its own, which -only is matched against.
 func TestNames(t *testing.T) {
 	seen := map[string]bool{}
-	for _, row := range append([]Row{Calibration()}, Rows()...) {
+	for _, row := range append([]Row{calibration()}, Rows()...) {
 		require.False(t, seen[row.Name], row.Name)
 		seen[row.Name] = true
 		own := map[string]bool{}

@@ -85,7 +85,7 @@ func Run(o Options, each func(Result)) (err error) {
 	defer r.link.end()
 	controls, _ := os.ReadFile("/proc/sys/net/ipv4/tcp_available_congestion_control")
 	r.bbr = slices.Contains(strings.Fields(string(controls)), "bbr")
-	for _, row := range append([]Row{Calibration()}, Rows()...) {
+	for _, row := range append([]Row{calibration()}, Rows()...) {
 		for _, c := range row.contenders() {
 			if o.Only != nil && !o.Only.MatchString(row.Name+": "+c.Name) {
 				continue
@@ -111,8 +111,8 @@ func Run(o Options, each func(Result)) (err error) {
 	return nil
 }
 
-// Calibration is a link without limits: what this machine carries.
-func Calibration() Row { return Row{Name: "without limits", Path: Path{}} }
+// calibration is a link without limits: what this machine carries.
+func calibration() Row { return Row{Name: "without limits", Path: Path{}} }
 
 // String is a result in a line.
 func (r *Result) String() string {

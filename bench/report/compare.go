@@ -29,8 +29,8 @@ func (d *Difference) Change() float64 {
 	return d.New.Median/d.Old.Median - 1
 }
 
-// Compare returns the figures that both runs have, in the order of the first.
-func Compare(old, now *Report) []Difference {
+// compare returns the figures that both runs have, in the order of the first.
+func compare(old, now *Report) []Difference {
 	var ds []Difference
 	for i := range old.Cases {
 		a := &old.Cases[i]
@@ -79,7 +79,7 @@ func Comparison(old, now *Report, o CompareOptions) []byte {
 	all, differ := 0, 0
 	var kinds []string
 	means := map[string]*geomean{}
-	for _, d := range Compare(old, now) {
+	for _, d := range compare(old, now) {
 		if o.Cases != nil && !o.Cases.MatchString(d.Case) || o.Figures != nil && !o.Figures.MatchString(d.Old.Name) {
 			continue
 		}

@@ -88,7 +88,7 @@ func TestComparison(t *testing.T) {
 	old := run(map[string][]float64{"goodput": {10, 11, 12, 13, 14}, "CPU": {1, 1.1, 1.2, 1.3, 1.4}, "sent again": {0, 0, 0, 0, 0}})
 	now := run(map[string][]float64{"goodput": {20, 24, 23, 22, 21}, "CPU": {1.05, 1.15, 1.2, 1.3, 1.35}, "sent again": {0, 0, 0, 0, 0}})
 	now.Cases = append(now.Cases, Case{Item: "single", Name: "new"})
-	ds := Compare(old, now)
+	ds := compare(old, now)
 	require.Len(t, ds, 3)
 	require.True(t, ds[0].Differs())
 	require.InDelta(t, 22.0/12-1, ds[0].Change(), 1e-9)

@@ -97,7 +97,7 @@ func (c *Case) Add(name, unit string, v float64) {
 	}
 	f := &c.Figures[i]
 	f.Rounds = append(f.Rounds, v)
-	f.Median, f.Min, f.Max = Median(f.Rounds), slices.Min(f.Rounds), slices.Max(f.Rounds)
+	f.Median, f.Min, f.Max = median(f.Rounds), slices.Min(f.Rounds), slices.Max(f.Rounds)
 }
 
 // Get returns a figure, nil if it was not measured.
@@ -118,8 +118,8 @@ func (c *Case) Value(name string) float64 {
 	return math.NaN()
 }
 
-// Median returns the median, of an even number the mean of the two in the middle.
-func Median(x []float64) float64 {
+// median returns the median, of an even number the mean of the two in the middle.
+func median(x []float64) float64 {
 	if len(x) == 0 {
 		return math.NaN()
 	}

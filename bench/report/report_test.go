@@ -28,9 +28,9 @@ func TestVerdict(t *testing.T) {
 }
 
 func TestMedian(t *testing.T) {
-	require.Equal(t, 2.0, Median([]float64{3, 1, 2}))
-	require.Equal(t, 2.5, Median([]float64{4, 1, 2, 3}))
-	require.True(t, math.IsNaN(Median(nil)))
+	require.Equal(t, 2.0, median([]float64{3, 1, 2}))
+	require.Equal(t, 2.5, median([]float64{4, 1, 2, 3}))
+	require.True(t, math.IsNaN(median(nil)))
 	var c Case
 	c.Add("x", "", math.NaN())
 	require.Nil(t, c.Get("x"), "what could not be computed is not a round")

@@ -15,7 +15,7 @@ const data = "testdata"
 
 // Each capture is explained right: what was injected is found at the right packet, and nothing else is.
 func TestExplained(t *testing.T) {
-	records, err := Load(data)
+	records, err := load(data)
 	require.NoError(t, err)
 	faulty := 0
 	for _, r := range records {
@@ -35,7 +35,7 @@ func TestExplained(t *testing.T) {
 
 // The scenes have all kinds that there are, but those of the note.
 func TestAllKinds(t *testing.T) {
-	records, err := Load(data)
+	records, err := load(data)
 	require.NoError(t, err)
 	wanted := map[string]bool{"cm-slow": true} // of roce/analyse's own scenes
 	for _, r := range records {

@@ -190,8 +190,8 @@ func (r *Record) Save(dir string, v *wire.Views) error {
 	return os.WriteFile(filepath.Join(dir, r.name()+".json"), append(b, '\n'), 0o644)
 }
 
-// Load reads the records of all scenes below dir.
-func Load(dir string) (all []*Record, err error) {
+// load reads the records of all scenes below dir.
+func load(dir string) (all []*Record, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*", "*.json"))
 	if err != nil {
 		return nil, err

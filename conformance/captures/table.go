@@ -15,7 +15,7 @@ type pairing struct{ requester, responder string }
 // Table writes the table of a folder's records: of each capture what was found, and where that is
 // wrong. It returns how many captures there are, and how many are explained wrongly.
 func Table(w io.Writer, dir string) (all, wrong int, err error) {
-	records, err := Load(dir)
+	records, err := load(dir)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -29,8 +29,8 @@ func Parse(file string, src []byte) (*Drill, error) {
 func parse(file string, src []byte) (*Drill, error) {
 	p := &parser{d: &Drill{Name: strings.TrimSuffix(file, ".drill"), File: file}, names: map[string]objectKind{rxName: objMR, txName: objMR, "me": objVar, "guid": objVar, "myqpn": objVar}}
 	top := place{file, 1, 1}
-	if len(src) > MaxScriptBytes {
-		return nil, errAt(top, "a script has at most %d bytes", MaxScriptBytes)
+	if len(src) > maxScriptBytes {
+		return nil, errAt(top, "a script has at most %d bytes", maxScriptBytes)
 	}
 	for i, l := range strings.Split(string(src), "\n") {
 		w := words(file, i+1, l)
@@ -47,8 +47,8 @@ func parse(file string, src []byte) (*Drill, error) {
 	switch {
 	case len(p.d.steps) == 0:
 		return nil, errAt(top, "a drill has steps")
-	case count(p.d.steps) > MaxSteps:
-		return nil, errAt(top, "more than %d steps with the loops unrolled", MaxSteps)
+	case count(p.d.steps) > maxSteps:
+		return nil, errAt(top, "more than %d steps with the loops unrolled", maxSteps)
 	}
 	return p.d, nil
 }
@@ -58,9 +58,9 @@ func count(steps []step) (n int) {
 	for _, s := range steps {
 		n++
 		if s.verb == "repeat" {
-			n += min(MaxSteps, s.to-s.from+1) * count(s.body)
+			n += min(maxSteps, s.to-s.from+1) * count(s.body)
 		}
-		if n > MaxSteps {
+		if n > maxSteps {
 			return n
 		}
 	}
@@ -260,7 +260,7 @@ func (p *parser) repeat(s *step, w []word) error {
 	from, to, ok := strings.Cut(w[1].text, "..")
 	a, err1 := strconv.Atoi(from)
 	b, err2 := strconv.Atoi(to)
-	if !ok || err1 != nil || err2 != nil || a < 0 || b < a || b-a >= MaxSteps {
+	if !ok || err1 != nil || err2 != nil || a < 0 || b < a || b-a >= maxSteps {
 		return errAt(w[1].at, "%q is no range such as 0..9", w[1].text)
 	}
 	s.from, s.to, s.name = a, b, w[0].text

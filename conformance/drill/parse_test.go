@@ -98,7 +98,7 @@ func TestParseErrors(t *testing.T) {
 		var pe *ParseError
 		require.True(t, errors.As(err, &pe))
 	}
-	_, err := Parse("x.drill", []byte(head+strings.Repeat("#", MaxScriptBytes)))
+	_, err := Parse("x.drill", []byte(head+strings.Repeat("#", maxScriptBytes)))
 	require.ErrorContains(t, err, "at most 65536 bytes")
 }
 

@@ -12,8 +12,8 @@ import (
 // extension is the ending of the names of scripts.
 const extension = ".drill"
 
-// Own is the authority of a script that Read has read, and that names none.
-const Own AuthorityKind = "own"
+// own is the authority of a script that Read has read, and that names none.
+const own AuthorityKind = "own"
 
 // Read reads scripts of a user's own: files, and the files in folders whose names end with ".drill", in the order of their names. Unlike
 // those of this package they need neither title nor authority. The error is of all files that are none.
@@ -76,7 +76,7 @@ func readFile(path string) (*Drill, error) {
 		return nil, err
 	}
 	defer f.Close()
-	src, err := io.ReadAll(io.LimitReader(f, MaxScriptBytes+1))
+	src, err := io.ReadAll(io.LimitReader(f, maxScriptBytes+1))
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func readFile(path string) (*Drill, error) {
 		d.Title = d.Name
 	}
 	if len(d.Authority) == 0 {
-		d.Authority = []Authority{{Own, "the script " + path}}
+		d.Authority = []Authority{{own, "the script " + path}}
 	}
 	return d, nil
 }

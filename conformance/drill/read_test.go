@@ -25,7 +25,7 @@ func TestRead(t *testing.T) {
 	dir := written(t, map[string]string{
 		"b.drill": "qp rc\n", "a.drill": head + "qp rc\n", "notes.txt": "no script", "plain": "qp uc\n", "sub/c.drill": "qp rc\n",
 		"wrong/one.drill": "qp rc\njump\n", "wrong/two.drill": "\n\nqp rc mtu=x:\n", "none/x": "", "other/a.drill": "qp rc\n",
-		"long/long.drill": strings.Repeat("#", MaxScriptBytes+1),
+		"long/long.drill": strings.Repeat("#", maxScriptBytes+1),
 	})
 	at := func(name string) string { return filepath.Join(dir, name) }
 	list, err := Read(dir, at("plain"), at("sub"))
@@ -37,7 +37,7 @@ func TestRead(t *testing.T) {
 	require.Equal(t, []string{"a", "b", "plain", "c"}, names)
 	require.Equal(t, []string{"t", "b", "plain", "c"}, titles)
 	require.Equal(t, []Authority{{Clause, "IBTA 9"}}, list[0].Authority)
-	require.Equal(t, []Authority{{Own, "the script " + at("b.drill")}}, list[1].Authority)
+	require.Equal(t, []Authority{{own, "the script " + at("b.drill")}}, list[1].Authority)
 	require.Equal(t, Pass, Run(t.Context(), list[0], NewEngine(), Options{}).Verdict)
 
 	for _, x := range []struct {

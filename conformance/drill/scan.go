@@ -4,8 +4,8 @@ import "strings"
 
 // Limits of a script.
 const (
-	MaxScriptBytes = 1 << 16
-	MaxSteps       = 1 << 14 // with loops unrolled
+	maxScriptBytes = 1 << 16
+	maxSteps       = 1 << 14 // with loops unrolled
 	maxNesting     = 4
 )
 

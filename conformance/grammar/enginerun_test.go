@@ -78,7 +78,7 @@ var (
 // NewEngineRun makes one. The options of the engine, too, follow from the choices.
 func NewEngineRun(d *Dice) (*EngineRun, error) {
 	r := &EngineRun{
-		Speaker: NewSpeaker(d), d: d, now: 1e9, tx: make([]transport.TxPacket, 16), rx: make([]transport.RxPacket, batchBytes),
+		Speaker: newSpeaker(d), d: d, now: 1e9, tx: make([]transport.TxPacket, 16), rx: make([]transport.RxPacket, batchBytes),
 		rxData: make([][]byte, batchBytes), wcs: make([]transport.WC, 64),
 	}
 	rng := rand.NewChaCha8([32]byte{d.Byte(), d.Byte()})

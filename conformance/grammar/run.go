@@ -47,7 +47,7 @@ func Run(ctx context.Context, d *Dice, t drill.Target, cfg RunConfig) (res RunRe
 		return res, err
 	}
 	defer s.Close()
-	r := &targetRun{d: d, b: b, session: s, speaker: NewSpeaker(d), cfg: cfg, res: &res}
+	r := &targetRun{d: d, b: b, session: s, speaker: newSpeaker(d), cfg: cfg, res: &res}
 	began := time.Now()
 	defer func() { res.Took = time.Since(began) }()
 	if err = r.open(t); err != nil {
@@ -273,7 +273,7 @@ func (r *targetRun) alive() error {
 		return fmt.Errorf("the target makes no queue pair any more: %w", err)
 	}
 	defer qp.Close()
-	s := NewSpeaker(FromBytes(nil))
+	s := newSpeaker(FromBytes(nil))
 	c := &Conn{Type: ib.RC, Target: ib.QPN(qp.QPN()), Own: ib.QPN(own), MTU: 1024}
 	p := s.begin(c, ib.RCWriteOnly, 100, 8)
 	p.AckReq, p.RETH = true, ib.RETH{VA: r.mr.Addr(), RKey: ib.RKey(r.mr.RKey()), Len: 8}

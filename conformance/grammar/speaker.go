@@ -119,8 +119,8 @@ var kindNames = [numKinds]string{"requests", "answers", "again", "overtaken", "l
 
 func (k Kind) String() string { return kindNames[k] }
 
-// NewSpeaker returns a speaker without connections.
-func NewSpeaker(d *Dice) *Speaker {
+// newSpeaker returns a speaker without connections.
+func newSpeaker(d *Dice) *Speaker {
 	s := &Speaker{d: d, buf: make([]byte, 0, 16384)}
 	fill(s.payload[:], 0x0102030405060708)
 	for i := range s.past {

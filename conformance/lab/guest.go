@@ -81,8 +81,8 @@ func (l *Lab) boot(ctx context.Context, n int, cfg GuestConfig) (*Guest, error) 
 	last := firstGuest + n
 	g := &Guest{
 		Name: cfg.Name, Image: cfg.Image, lab: l, Dev: "rxe0",
-		Addr4:  netip.MustParseAddr(fmt.Sprintf("%s%d", Net4, last)),
-		Addr6:  netip.MustParseAddr(fmt.Sprintf("%s%d", Net6, last)),
+		Addr4:  netip.MustParseAddr(fmt.Sprintf("%s%d", net4, last)),
+		Addr6:  netip.MustParseAddr(fmt.Sprintf("%s%d", net6, last)),
 		mgmt:   fmt.Sprintf("%s%d", mgmt4Prefix, last),
 		exited: make(chan struct{}),
 	}
@@ -177,7 +177,7 @@ func (g *Guest) power(n int, cfg GuestConfig) error {
 		sw   *wire.Switch
 		port **wire.Port
 		mtu  int
-	}{{g.lab.Wire, &g.Port, MTU}, {g.lab.mgmt, &g.mgmtPort, 1500}} {
+	}{{g.lab.Wire, &g.Port, mtu}, {g.lab.mgmt, &g.mgmtPort, 1500}} {
 		device := fmt.Sprintf("virtio-net-pci,netdev=n%d,mac=52:54:00:77:%02x:%02x,host_mtu=%d,romfile=", i, i, firstGuest+n, seg.mtu)
 		if i == 0 && cfg.NetArgs != "" {
 			device += "," + cfg.NetArgs
@@ -248,7 +248,7 @@ echo 0 > /proc/sys/net/ipv6/conf/eth0/accept_dad
 /usr/bin/ip -6 addr add %s/64 dev eth0 nodad
 /usr/bin/tc qdisc replace dev eth0 root pfifo limit 10000
 /usr/bin/rdma link add %s type rxe netdev eth0
-`, MTU, g.Addr4, g.Addr6, g.Dev)
+`, mtu, g.Addr4, g.Addr6, g.Dev)
 	if _, err := g.Run(ctx, "sh", "-c", script); err != nil {
 		return fmt.Errorf("set-up: %w", err)
 	}

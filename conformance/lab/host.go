@@ -29,14 +29,14 @@ func (l *Lab) AddHost() (*Host, error) {
 	}
 	h := &Host{
 		Name:  fmt.Sprintf("host%d", n),
-		Addr4: netip.MustParseAddr(fmt.Sprintf("%s%d", Net4, firstHost+n)),
-		Addr6: netip.MustParseAddr(fmt.Sprintf("%s%d", Net6, firstHost+n)),
+		Addr4: netip.MustParseAddr(fmt.Sprintf("%s%d", net4, firstHost+n)),
+		Addr6: netip.MustParseAddr(fmt.Sprintf("%s%d", net6, firstHost+n)),
 	}
 	var err error
 	if h.ns, err = NewNamespace(); err != nil {
 		return nil, err
 	}
-	f, err := h.ns.Tap(h.Name, MTU, h.Addr4.String()+"/24", h.Addr6.String()+"/64")
+	f, err := h.ns.Tap(h.Name, mtu, h.Addr4.String()+"/24", h.Addr6.String()+"/64")
 	if err != nil {
 		h.ns.Close()
 		return nil, err

@@ -62,7 +62,7 @@ func New(cfg Config) (*Lab, error) {
 		mtu   int
 		addrs []string
 	}{
-		{l.Wire, HostDev, MTU, []string{Host4 + "/24", Host6 + "/64"}},
+		{l.Wire, HostDev, mtu, []string{Host4 + "/24", host6 + "/64"}},
 		{l.mgmt, mgmtDev, 1500, []string{mgmt4 + "/24"}},
 	} {
 		f, err := openTap(t.name, t.mtu, t.addrs...)

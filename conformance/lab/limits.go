@@ -7,14 +7,14 @@ import "time"
 const (
 	// Host4 and Host6 are this machine's addresses on the segment under test.
 	Host4 = "10.77.0.1"
-	Host6 = "fd77::1"
+	host6 = "fd77::1"
 	// HostDev is this machine's device on the segment under test.
 	HostDev = "lab0"
 
-	// Net4 and Net6 begin the addresses of the segment under test (/24 and /64). Guests
+	// net4 and Net6 begin the addresses of the segment under test (/24 and /64). Guests
 	// have firstGuest and up as the last part, Hosts firstHost and up.
-	Net4 = "10.77.0."
-	Net6 = "fd77::"
+	net4 = "10.77.0."
+	net6 = "fd77::"
 
 	mgmtDev     = "mgmt0"
 	mgmt4       = "10.78.0.1"
@@ -24,9 +24,9 @@ const (
 )
 
 const (
-	// MTU of the segment under test, in bytes of IP packet. rxe's largest path MTU of
+	// mtu of the segment under test, in bytes of IP packet. rxe's largest path MTU of
 	// 4096 needs 4176.
-	MTU = 9000
+	mtu = 9000
 
 	// MaxGuests is the number of guests that one Lab boots at most.
 	MaxGuests = 8

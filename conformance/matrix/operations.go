@@ -10,7 +10,7 @@ import (
 
 // The dimensions of the matrix.
 var (
-	allSizes = []int{0, 1, 255, 256, 257, 1023, 1024, 1025, 4096, 65536, MaxSize}
+	allSizes = []int{0, 1, 255, 256, 257, 1023, 1024, 1025, 4096, 65536, maxSize}
 	allMTUs  = []int{256, 512, 1024, 2048, 4096}
 )
 

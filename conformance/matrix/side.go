@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// MaxSize is the largest transfer of the matrix, in bytes.
-	MaxSize = 1 << 20
+	// maxSize is the largest transfer of the matrix, in bytes.
+	maxSize = 1 << 20
 	// guard is the number of bytes checked before and after each transfer.
 	guard = 64
 	// udGRH is the size of the GRH area in front of a UD message.
 	udGRH = 40
 	// arenaSize leaves room for guards, an odd offset and the GRH area.
-	arenaSize = MaxSize + 4*guard
+	arenaSize = maxSize + 4*guard
 
 	// firstPSN is where every QP starts: near the 24-bit wrap.
 	firstPSN = 0xfffff0

@@ -45,7 +45,7 @@ func NewAgent(ctx context.Context, at AgentPlace) (*Agent, error) {
 	name := cmp.Or(dev.Str("dev"), at.Agent.Dev)
 	at.Agent.Dev = name
 	at.Link = cmp.Or(at.Link, "verbs")
-	at.Profile = cmp.Or(at.Profile, ProfileOf(name))
+	at.Profile = cmp.Or(at.Profile, profileOf(name))
 	if at.Name == "" {
 		if at.Name = name; c.Hello().Kernel != "" {
 			at.Name += " on " + c.Hello().Kernel

@@ -2,9 +2,9 @@ package peer
 
 import "encoding/binary"
 
-// PatternByte is byte i of the pattern of a seed: byte i%8, least significant first, of
+// patternByte is byte i of the pattern of a seed: byte i%8, least significant first, of
 // splitmix64's output number i/8. The verbs agent makes the same one.
-func PatternByte(seed uint64, i int) byte {
+func patternByte(seed uint64, i int) byte {
 	return byte(pattern8(seed, uint64(i/8)) >> (8 * (i % 8)))
 }
 
@@ -29,7 +29,7 @@ func FillPattern(b []byte, seed uint64, base int) {
 			b, base = b[8:], base+8
 			continue
 		}
-		b[0] = PatternByte(seed, base)
+		b[0] = patternByte(seed, base)
 		b, base = b[1:], base+1
 	}
 }
@@ -43,7 +43,7 @@ func CheckPattern(b []byte, seed uint64, base int) int {
 			i += 8
 			continue
 		}
-		if b[i] != PatternByte(seed, base+i) {
+		if b[i] != patternByte(seed, base+i) {
 			return i
 		}
 		i++

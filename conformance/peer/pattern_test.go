@@ -28,7 +28,7 @@ func TestPatternInWords(t *testing.T) {
 			b := make([]byte, n)
 			FillPattern(b, 7, base)
 			for i := range b {
-				if b[i] != PatternByte(7, base+i) {
+				if b[i] != patternByte(7, base+i) {
 					t.Fatalf("base %d, byte %d of %d", base, i, n)
 				}
 				b[i] ^= 0x40

@@ -21,25 +21,25 @@ const (
 	ProfileGoroce Profile = "goroce"
 )
 
-// Profiles returns all profiles.
-func Profiles() []Profile {
+// profiles returns all profiles.
+func profiles() []Profile {
 	return []Profile{ProfileSpec, ProfileRXE, ProfileConnectX, ProfileGoroce}
 }
 
 // ParseProfile returns the profile of a name.
 func ParseProfile(s string) (Profile, error) {
-	if p := Profile(s); slices.Contains(Profiles(), p) {
+	if p := Profile(s); slices.Contains(profiles(), p) {
 		return p, nil
 	}
 	var names []string
-	for _, p := range Profiles() {
+	for _, p := range profiles() {
 		names = append(names, string(p))
 	}
 	return "", fmt.Errorf("%q is not a profile: use one of %s", s, strings.Join(names, ", "))
 }
 
-// ProfileOf guesses the profile from the name of a kernel driver or of a device: rxe0, mlx5_0.
-func ProfileOf(device string) Profile {
+// profileOf guesses the profile from the name of a kernel driver or of a device: rxe0, mlx5_0.
+func profileOf(device string) Profile {
 	switch {
 	case strings.HasPrefix(device, "rxe"), device == "rdma_rxe":
 		return ProfileRXE

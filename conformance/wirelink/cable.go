@@ -122,7 +122,8 @@ func (c *Cable) open(e *End, iface string) error {
 	if addrs, err := i.Addrs(); err == nil {
 		for _, a := range addrs {
 			if n, ok := a.(*net.IPNet); ok && !n.IP.IsLinkLocalUnicast() {
-				c.Warnings = append(c.Warnings, fmt.Sprintf("%s has the address %v: this machine answers there, too: ip addr flush dev %s", e.Name, n.IP, iface))
+				c.Warnings = append(c.Warnings, fmt.Sprintf(
+					"%s has the address %v: this machine answers there, too: ip addr flush dev %s", e.Name, n.IP, iface))
 			}
 		}
 	}
@@ -146,7 +147,9 @@ func (c *Cable) open(e *End, iface string) error {
 		option int
 		name   string
 	}{
-		{unix.PACKET_VNET_HDR, "PACKET_VNET_HDR"}, {unix.PACKET_AUXDATA, "PACKET_AUXDATA"}, {unix.PACKET_IGNORE_OUTGOING, "PACKET_IGNORE_OUTGOING"},
+		{unix.PACKET_VNET_HDR, "PACKET_VNET_HDR"},
+		{unix.PACKET_AUXDATA, "PACKET_AUXDATA"},
+		{unix.PACKET_IGNORE_OUTGOING, "PACKET_IGNORE_OUTGOING"},
 	} {
 		if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, o.option, 1); err != nil {
 			return fail("setsockopt "+o.name, err)
@@ -156,7 +159,8 @@ func (c *Cable) open(e *End, iface string) error {
 		return fail("bind", err)
 	}
 	// It ends with the socket.
-	if err := unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &unix.PacketMreq{Ifindex: int32(i.Index), Type: unix.PACKET_MR_PROMISC}); err != nil {
+	member := unix.PacketMreq{Ifindex: int32(i.Index), Type: unix.PACKET_MR_PROMISC}
+	if err := unix.SetsockoptPacketMreq(fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &member); err != nil {
 		return fail("setsockopt PACKET_ADD_MEMBERSHIP", err)
 	}
 	e.fd, e.mac, e.conn = fd, [6]byte(i.HardwareAddr), os.NewFile(uintptr(fd), iface)
@@ -242,7 +246,8 @@ func (e *End) read() error {
 		switch {
 		case errors.Is(recvErr, unix.EINTR):
 		case errors.Is(recvErr, unix.EINVAL):
-			return fmt.Errorf("a frame holds several packets in a way that this kernel does not tell: on the sender: ethtool -K %s tx-udp-segmentation off", Bare(e.Name))
+			return fmt.Errorf("a frame holds several packets in a way that this kernel does not tell: on the sender: "+
+				"ethtool -K %s tx-udp-segmentation off", Bare(e.Name))
 		case recvErr != nil:
 			return os.NewSyscallError("recvmsg", recvErr)
 		case n > vnetBytes+ethBytes:
@@ -290,7 +295,8 @@ func (e *End) send(b []byte) bool {
 		case errors.Is(err, unix.EINTR):
 			continue
 		case errors.Is(err, unix.EAGAIN): // the send buffer is full
-			if n, err := unix.Poll([]unix.PollFd{{Fd: int32(e.fd), Events: unix.POLLOUT}}, sendMs); n > 0 || errors.Is(err, unix.EINTR) {
+			room := []unix.PollFd{{Fd: int32(e.fd), Events: unix.POLLOUT}}
+			if n, err := unix.Poll(room, sendMs); n > 0 || errors.Is(err, unix.EINTR) {
 				continue
 			}
 		case errors.Is(err, unix.EMSGSIZE):

@@ -22,9 +22,9 @@ type Version struct {
 	System  string `json:"system"`
 }
 
-// Current returns the version of this program: what the build stamped, or else what Go recorded: the module's version
+// current returns the version of this program: what the build stamped, or else what Go recorded: the module's version
 // with "go install ...@v1.2.3", the commit in a checkout.
-func Current() Version {
+func current() Version {
 	info, _ := debug.ReadBuildInfo()
 	return from(version, info)
 }
@@ -77,8 +77,8 @@ func versionCommand() tool.Command {
 		case len(operands) > 0:
 			return getopt.Misuse("no operand is expected, not %q", operands)
 		case asJSON:
-			return tool.WriteJSON(env.Stdout, Current())
+			return tool.WriteJSON(env.Stdout, current())
 		}
-		return &tool.Text{Text: Current().String() + "\n"}
+		return &tool.Text{Text: current().String() + "\n"}
 	}}
 }

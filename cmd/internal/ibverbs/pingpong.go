@@ -16,7 +16,7 @@ import (
 func Pingpongs() (all []tool.Command) {
 	for _, k := range kinds {
 		all = append(all, tool.Command{Name: k.Name(), Summary: k.Summary(), Run: func(ctx context.Context, env *tool.Env, args []string) error {
-			o, err := Parse(k, args)
+			o, err := parse(k, args)
 			if err != nil {
 				return err
 			}

@@ -116,9 +116,9 @@ func (o *Options) setMTU(s string) error {
 	return nil
 }
 
-// Parse reads the command line of one of the tools; a request for help comes
+// parse reads the command line of one of the tools; a request for help comes
 // back as a *tool.Text.
-func Parse(k Kind, args []string) (*Options, error) {
+func parse(k Kind, args []string) (*Options, error) {
 	o := &Options{Kind: k, Port: oob.DefaultPort, Size: defaultSize, MTU: ib.MTU1024, RxDepth: defaultRxDepth, Iters: defaultIters, QPs: 1, QPTimeout: defaultTimeout}
 	switch k {
 	case UD:

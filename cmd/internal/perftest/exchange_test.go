@@ -82,7 +82,7 @@ func TestVersion(t *testing.T) {
 	}
 	got, err := parseVersion(versionMessage())
 	require.NoError(t, err)
-	require.Equal(t, Version, got)
+	require.Equal(t, version, got)
 }
 
 func FuzzParseVersion(f *testing.F) {

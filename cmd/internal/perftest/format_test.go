@@ -43,7 +43,7 @@ func TestCHex(t *testing.T) {
 
 func mustParse(t *testing.T, test Test, args ...string) *Options {
 	t.Helper()
-	o, err := Parse(test, args)
+	o, err := parse(test, args)
 	require.NoError(t, err)
 	return o
 }

@@ -233,7 +233,7 @@ func TestSameAddress(t *testing.T) {
 }
 
 func ExampleParse() {
-	o, err := Parse(Test{Verb: Write}, []string{"-s", "4K", "-q", "2", "10.0.0.1"})
+	o, err := parse(Test{Verb: Write}, []string{"-s", "4K", "-q", "2", "10.0.0.1"})
 	if err != nil {
 		fmt.Println(err)
 		return

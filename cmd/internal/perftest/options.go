@@ -264,9 +264,9 @@ func (o *Options) setCQMod(s string) error {
 	return getopt.Int(&o.CQMod, 1, maxCQMod)(s)
 }
 
-// Parse reads the command line of test t. Help and version requests come back
+// parse reads the command line of test t. Help and version requests come back
 // as a *tool.Text, what is wrong as a *getopt.Error.
-func Parse(t Test, args []string) (*Options, error) {
+func parse(t Test, args []string) (*Options, error) {
 	o := &Options{
 		Test: t, Port: oob.DefaultPort, Transport: ib.RC, Size: defaultSizeOf(t), Iters: defaultItersOf(t),
 		Margin: -1, QPs: 1, TxDepth: defaultTxDepth, RxDepth: defaultRxDepth, CQMod: defaultCQMod, PostList: 1,
@@ -278,7 +278,7 @@ func Parse(t Test, args []string) (*Options, error) {
 	case err != nil:
 		return nil, err
 	case o.version:
-		return nil, &tool.Text{Text: "Version: " + Version + "\n"}
+		return nil, &tool.Text{Text: "Version: " + version + "\n"}
 	case len(operands) > 1:
 		return nil, getopt.Misuse("one host at most, not %q", operands)
 	case len(operands) == 1:

@@ -100,7 +100,7 @@ func TestRefused(t *testing.T) {
 		{atomicBW, "-s 16", "8 bytes"},
 		{atomicBW, "-A ADD", "not one of"},
 	} {
-		_, err := Parse(c.test, strings.Fields(c.args))
+		_, err := parse(c.test, strings.Fields(c.args))
 		require.ErrorContains(t, err, c.want, "%s %s", c.test.Name(), c.args)
 	}
 }
@@ -125,7 +125,7 @@ func TestPollingByDefault(t *testing.T) {
 		{writeBW, "peer", false},
 		{writeBW, "--polling peer", true},
 	} {
-		o, err := Parse(c.test, strings.Fields(c.args))
+		o, err := parse(c.test, strings.Fields(c.args))
 		require.NoError(t, err)
 		require.Equal(t, c.want, o.Polling, "%s %s", c.test.Name(), c.args)
 	}
@@ -133,13 +133,13 @@ func TestPollingByDefault(t *testing.T) {
 
 func TestHelpAndVersion(t *testing.T) {
 	for _, test := range Tests() {
-		_, err := Parse(test, []string{"-h"})
+		_, err := parse(test, []string{"-h"})
 		var text *tool.Text
 		require.True(t, errors.As(err, &text))
 		require.Contains(t, text.Text, "roce "+test.Name()+" <host>")
 		require.Contains(t, text.Text, "--addr=<ip>")
 	}
-	_, err := Parse(writeBW, []string{"--version"})
+	_, err := parse(writeBW, []string{"--version"})
 	require.EqualError(t, err, "Version: 6.06\n")
 }
 

@@ -32,7 +32,7 @@ func Command(t Test) tool.Command {
 	return tool.Command{
 		Name: t.Name(), Summary: t.Summary(),
 		Run: func(ctx context.Context, env *tool.Env, args []string) error {
-			o, err := Parse(t, args)
+			o, err := parse(t, args)
 			if err != nil {
 				return err
 			}

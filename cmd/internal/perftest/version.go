@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Version is what this side calls itself in the exchange: Debian 12's
+// version is what this side calls itself in the exchange: Debian 12's
 // perftest, 4.5+0.17. Every later one talks to it; from 6.28 on they add a
 // message to the exchange, but only if both sides are that new.
-const Version = "6.06"
+const version = "6.06"
 
 const (
 	versionBytes  = 16 // the version, padded with NULs
@@ -19,7 +19,7 @@ const (
 // versionMessage returns the first message of the exchange.
 func versionMessage() []byte {
 	msg := make([]byte, versionBytes)
-	copy(msg, Version)
+	copy(msg, version)
 	return msg
 }
 

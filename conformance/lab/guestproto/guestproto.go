@@ -17,8 +17,8 @@ const ReadyLine = "lab: ready"
 // FailLine precedes the reason on the console when labd cannot start.
 const FailLine = "lab: failed: "
 
-// MaxFrame is the largest payload of a frame, in bytes.
-const MaxFrame = 1 << 20
+// maxFrame is the largest payload of a frame, in bytes.
+const maxFrame = 1 << 20
 
 // Type tells what a frame carries.
 type Type byte
@@ -60,8 +60,8 @@ func NewConn(rw io.ReadWriter) *Conn { return &Conn{rw: rw} }
 
 // WriteFrame sends one frame; payloads over MaxFrame are refused.
 func (c *Conn) WriteFrame(t Type, payload []byte) error {
-	if len(payload) > MaxFrame {
-		return fmt.Errorf("guestproto: payload of %d bytes, limit %d", len(payload), MaxFrame)
+	if len(payload) > maxFrame {
+		return fmt.Errorf("guestproto: payload of %d bytes, limit %d", len(payload), maxFrame)
 	}
 	buf := make([]byte, 5+len(payload))
 	buf[0] = byte(t)
@@ -89,8 +89,8 @@ func (c *Conn) ReadFrame() (Type, []byte, error) {
 		return 0, nil, err
 	}
 	n := binary.BigEndian.Uint32(hdr[1:])
-	if n > MaxFrame {
-		return 0, nil, fmt.Errorf("guestproto: frame of %d bytes, limit %d", n, MaxFrame)
+	if n > maxFrame {
+		return 0, nil, fmt.Errorf("guestproto: frame of %d bytes, limit %d", n, maxFrame)
 	}
 	p := make([]byte, n)
 	if _, err := io.ReadFull(c.rw, p); err != nil {
@@ -110,7 +110,7 @@ type frameWriter struct {
 func (w frameWriter) Write(p []byte) (int, error) {
 	done := 0
 	for len(p) > 0 {
-		n := min(len(p), MaxFrame)
+		n := min(len(p), maxFrame)
 		if err := w.c.WriteFrame(w.t, p[:n]); err != nil {
 			return done, err
 		}

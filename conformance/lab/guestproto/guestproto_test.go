@@ -8,7 +8,7 @@ import (
 func TestFrames(t *testing.T) {
 	var buf bytes.Buffer
 	c := NewConn(&buf)
-	big := bytes.Repeat([]byte{7}, MaxFrame+10)
+	big := bytes.Repeat([]byte{7}, maxFrame+10)
 	if err := c.WriteFrame(TypeStdin, big); err == nil {
 		t.Fatal("a frame over the limit was sent")
 	}

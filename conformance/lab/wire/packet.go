@@ -7,8 +7,8 @@ import (
 	"net/netip"
 )
 
-// RoCEPort is the UDP destination port of RoCE v2.
-const RoCEPort = 4791
+// rocePort is the UDP destination port of RoCE v2.
+const rocePort = 4791
 
 const (
 	ethLen   = 14
@@ -159,7 +159,7 @@ func Decode(frame []byte) (*Packet, bool) {
 		return nil, false
 	}
 	u := frame[p.udp-udpLen:]
-	if binary.BigEndian.Uint16(u[2:]) != RoCEPort || int(binary.BigEndian.Uint16(u[4:])) != end-p.udp+udpLen {
+	if binary.BigEndian.Uint16(u[2:]) != rocePort || int(binary.BigEndian.Uint16(u[4:])) != end-p.udp+udpLen {
 		return nil, false
 	}
 	p.SrcPort = binary.BigEndian.Uint16(u)

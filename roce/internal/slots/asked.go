@@ -36,7 +36,7 @@ func (l *Lease) For(i int, p *wire.RxPacket) int {
 		}
 		return slot
 	}
-	if service, ok := Service(p.Data); ok {
+	if service, ok := service(p.Data); ok {
 		owner, ok := l.Owner(i, service)
 		if !ok {
 			return Anyone // any device refuses

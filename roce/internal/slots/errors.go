@@ -36,7 +36,7 @@ type fullError struct{ resting int }
 
 func (e *fullError) Error() string {
 	return fmt.Sprintf("all %d devices that an address can have are there, or ended less than %d s ago (%d of them)",
-		Count, RestNs/1e9, e.resting)
+		Count, restNs/1e9, e.resting)
 }
 
 func (e *fullError) Unwrap() error { return ErrFull }

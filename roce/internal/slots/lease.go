@@ -41,7 +41,7 @@ const (
 // has an address for itself.
 //
 // When all slots are leased or rest, Open waits for one of the resting slots, which takes no longer
-// than RestNs. Devices that start at the same time briefly lock slots that they cannot keep, so a
+// than restNs. Devices that start at the same time briefly lock slots that they cannot keep, so a
 // slot may seem taken: Open then tries again.
 func Open(addrs []Address) (*Lease, error) { return openPatiently(addrs, bootTime, time.Sleep) }
 
@@ -54,7 +54,7 @@ func openPatiently(addrs []Address, now func() int64, sleep func(time.Duration))
 		}
 		pause, limit := contendRetry, contendTime
 		if full.resting > 0 {
-			pause, limit = restRetry, time.Duration(RestNs)
+			pause, limit = restRetry, time.Duration(restNs)
 		}
 		if now()-start > int64(limit) {
 			return nil, err
@@ -168,7 +168,7 @@ func (s *set) rests(k int, clock func() int64) (bool, error) {
 		return true, s.setWord(k, word(max(clock(), 2)))
 	}
 	at, now := int64(w), clock()
-	return at <= now && now-at < RestNs, nil
+	return at <= now && now-at < restNs, nil
 }
 
 // silence makes the sockets of a slot drop what arrives, and drops what has arrived.

@@ -69,7 +69,7 @@ func TestRest(t *testing.T) {
 		l.Close()
 		w, err := keeps.sets[0].word(1)
 		require.NoError(t, err)
-		now = int64(w) + RestNs - 1
+		now = int64(w) + restNs - 1
 		w2, err := keeps.sets[0].word(2)
 		require.NoError(t, err)
 		require.NoError(t, keeps.sets[0].setWord(2, wordFresh))
@@ -170,7 +170,7 @@ func TestWaitsForRest(t *testing.T) {
 		l.Close()
 	}
 	require.NotZero(t, slept)
-	require.LessOrEqual(t, slept, 4*time.Duration(RestNs))
+	require.LessOrEqual(t, slept, 4*time.Duration(restNs))
 }
 
 // The number of slots is a limit, with an error that says so.
@@ -333,7 +333,7 @@ func BenchmarkOpen(b *testing.B) {
 			}
 			var now int64
 			for b.Loop() {
-				now += 2 * RestNs
+				now += 2 * restNs
 				l, err := open([]Address{a}, func() int64 { return bootTime() + now })
 				if err != nil {
 					b.Fatal(err)

@@ -14,11 +14,11 @@ const (
 	// devices with many CPUs each do not keep others out.
 	FirstSpare = Count / 2
 
-	// RestNs is how long the numbers of a slot stay unused after its device has gone, in
+	// restNs is how long the numbers of a slot stay unused after its device has gone, in
 	// nanoseconds. Peers that do not know yet keep sending for that long: the communication
 	// manager's time in TIMEWAIT is 1 s. After that, 18 random bits, the PSN and the peer's address
 	// tell a late packet from one for the new device.
-	RestNs = int64(2 * time.Second)
+	restNs = int64(2 * time.Second)
 	// restRetry is the interval at which Open checks whether a slot has rested.
 	restRetry = 20 * time.Millisecond
 	// contendTime is how long devices that start at once may block each other, and contendRetry the

@@ -273,7 +273,7 @@ func (a *actor) begins() {
 	}
 	a.has = true
 	for i := range w.lives {
-		if old := w.lives[i][k]; old.n > 0 && (!old.over || w.now-old.at < RestNs) {
+		if old := w.lives[i][k]; old.n > 0 && (!old.over || w.now-old.at < restNs) {
 			w.violated("process %d has slot %d, which has not rested", a.id, k)
 		}
 		w.count++
@@ -390,7 +390,7 @@ func (w *slotWorld) Actions() (acts []slotStep, over bool) {
 	}
 	if w.left.packets > 0 && w.addrs[0] != nil {
 		for k, x := range w.lives[0][:len(w.actors)+1] {
-			if x.n > 0 && (!x.over || w.now-x.at < RestNs) {
+			if x.n > 0 && (!x.over || w.now-x.at < restNs) {
 				acts = append(acts, slotStep{slotPacket, uint8(k), ""})
 			}
 		}
@@ -434,7 +434,7 @@ func (w *slotWorld) Do(s slotStep) error {
 		w.addrs[0].arrive(Requests, datagram{n: w.asked})
 	case slotRest:
 		w.left.rests--
-		w.now += RestNs
+		w.now += restNs
 	}
 	return w.broken
 }
@@ -509,7 +509,7 @@ func (w *slotWorld) Final() error {
 			if free, _, _ = l.try(k); free {
 				break
 			}
-			w.now += RestNs
+			w.now += restNs
 		}
 		if free != (live[k] == nil) {
 			return fmt.Errorf("slot %d: free: %t, a device has it: %t", k, free, live[k] != nil)

@@ -63,9 +63,9 @@ func Steer(b []byte) int {
 	return int(id >> idShift)
 }
 
-// Service returns the service that a request is for. ok is false for messages that are not about a
+// service returns the service that a request is for. ok is false for messages that are not about a
 // service.
-func Service(b []byte) (s mad.ServiceID, ok bool) {
+func service(b []byte) (s mad.ServiceID, ok bool) {
 	if len(b) != dataAt+mad.DataBytes+ib.ICRCBytes || mad.Class(b[classAt]) != mad.ClassCM {
 		return 0, false
 	}

@@ -65,22 +65,22 @@ func TestSteer(t *testing.T) {
 	_, asked = Asked(ask[:dreqAt])
 	require.False(t, asked)
 	require.Equal(t, Requests, Steer(messages(0)[mad.AttrREJ]), "of who does not know our ID yet")
-	s, ok := Service(messages(0)[mad.AttrREQ])
+	s, ok := service(messages(0)[mad.AttrREQ])
 	require.True(t, ok)
 	require.Equal(t, mad.NewServiceID(mad.PortSpaceTCP, 7), s)
-	s, ok = Service(messages(0)[mad.AttrSIDRReq])
+	s, ok = service(messages(0)[mad.AttrSIDRReq])
 	require.True(t, ok)
 	require.Equal(t, mad.NewServiceID(mad.PortSpaceUDP, 8), s)
 	for at, b := range messages(0) {
-		_, ok = Service(b[:len(b)-1])
+		_, ok = service(b[:len(b)-1])
 		require.False(t, ok, "%v", at)
 	}
-	_, ok = Service(messages(0)[mad.AttrREJ])
+	_, ok = service(messages(0)[mad.AttrREJ])
 	require.False(t, ok)
 	b := messages(0)[mad.AttrREP]
 	b[classAt] = byte(mad.ClassPerf)
 	require.Equal(t, Requests, Steer(b), "any device can answer")
-	_, ok = Service(b)
+	_, ok = service(b)
 	require.False(t, ok)
 }
 

@@ -45,9 +45,9 @@ func (n *Namespace) Capture(t testing.TB, f func()) []*capture.Packet {
 	}
 }
 
-// WriteCapture writes frames to a file for other programs, and returns its
+// writeCapture writes frames to a file for other programs, and returns its
 // name.
-func WriteCapture(t testing.TB, frames []*capture.Packet) string {
+func writeCapture(t testing.TB, frames []*capture.Packet) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "capture.pcap")
 	file, err := os.Create(name)
@@ -74,7 +74,7 @@ func CheckCapture(t testing.TB, frames []*capture.Packet, udp bool) {
 	if err != nil {
 		t.Skip("the rest needs tshark")
 	}
-	out, err := exec.Command(tshark, "-r", WriteCapture(t, frames), "-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE",
+	out, err := exec.Command(tshark, "-r", writeCapture(t, frames), "-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE",
 		"-T", "fields", "-e", "infiniband.bth.opcode", "-e", "frame.protocols", "-e", "_ws.malformed",
 		"-e", "ip.checksum.status", "-e", "udp.checksum.status").Output()
 	require.NoError(t, err)

@@ -49,8 +49,8 @@ var (
 // longBurst is more than a poll that something ends at once takes before it naps.
 const longBurst = 40
 
-// NewFaults draws faults from a seed.
-func NewFaults(seed uint64) *Faults { return &Faults{r: rand.New(rand.NewPCG(seed, 26))} }
+// newFaults draws faults from a seed.
+func newFaults(seed uint64) *Faults { return &Faults{r: rand.New(rand.NewPCG(seed, 26))} }
 
 // AllFail makes each call fail with an error.
 func (f *Faults) AllFail(send, recv unix.Errno) {
@@ -115,7 +115,7 @@ func RunFaults(t *testing.T, p Pair, inject func(l link.Link, f *Faults)) {
 	hits := int64(0)
 	n := seeds.Run(t, seeds.Fewer(100), func(t *testing.T, seed uint64) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		fa, fb := NewFaults(seed), NewFaults(^seed)
+		fa, fb := newFaults(seed), newFaults(^seed)
 		inject(p.A, fa)
 		inject(p.B, fb)
 		w := newFaultWatch(p, r)

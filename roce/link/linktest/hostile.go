@@ -34,7 +34,7 @@ func RunHostile(t *testing.T, open Opener, check func(t *testing.T, l link.Link)
 			}
 			b := open.Open(t, n.B, addr)
 			h := hostile{t: t, n: n, b: b, ip6: ip6, long: 8000}
-			if OneBuffer(t, b) {
+			if oneBuffer(t, b) {
 				h.long = 3000
 			}
 			t.Run("cut off", h.cutOff)

@@ -26,8 +26,8 @@ func NoRuns(t testing.TB, l link.Link) bool {
 	return l.Capabilities().Name == "packet" && Before(t, 6, 2)
 }
 
-// OneBuffer reports whether a frame for a link must fit one buffer: the xdp link's, before Linux
+// oneBuffer reports whether a frame for a link must fit one buffer: the xdp link's, before Linux
 // 6.6.
-func OneBuffer(t testing.TB, l link.Link) bool {
+func oneBuffer(t testing.TB, l link.Link) bool {
 	return l.Capabilities().Name == "xdp" && Before(t, 6, 6)
 }

@@ -48,7 +48,7 @@ func RunMTU(t *testing.T, open Opener) {
 				require.NoError(t, a.Close())
 				require.NoError(t, b.Close())
 			}()
-			if OneBuffer(t, a) {
+			if oneBuffer(t, a) {
 				c.want = min(c.want, ib.MTU2048)
 			}
 			require.Equal(t, c.want, a.MTU())

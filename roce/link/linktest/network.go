@@ -182,7 +182,7 @@ func RunMTUChange(t *testing.T, open Opener) {
 	}
 	ch := watch(a)
 	most := ib.MTU4096
-	if OneBuffer(t, a) {
+	if oneBuffer(t, a) {
 		most = ib.MTU2048
 	}
 	ch.until(t, link.PortState{Up: true, MTU: most})

@@ -22,7 +22,7 @@ type Flow struct {
 // Header is the template of the headers from Ethernet through UDP. As in rdma_rxe, the IPv4
 // identification is 0 with DF, and the UDP checksum 0.
 type Header struct {
-	b      [MaxHeaderBytes]byte
+	b      [maxHeaderBytes]byte
 	n      int
 	l3     int    // offset of the IP header
 	sum    uint32 // of the constant 16-bit words of the IPv4 header

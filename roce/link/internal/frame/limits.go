@@ -7,8 +7,8 @@ const (
 	EthernetBytes = 14
 	// VLANTagBytes is the length of an 802.1Q tag.
 	VLANTagBytes = 4
-	// MaxHeaderBytes is the longest header from Ethernet through UDP.
-	MaxHeaderBytes = EthernetBytes + VLANTagBytes + ip6Overhead
+	// maxHeaderBytes is the longest header from Ethernet through UDP.
+	maxHeaderBytes = EthernetBytes + VLANTagBytes + ip6Overhead
 
 	// MaxIPBytes is the longest IP packet: a 16-bit length, which for IPv6 does not count the
 	// header; links use the same limit for both.

@@ -109,7 +109,7 @@ func (t *Batch[P]) Front(m *Message[P], reserve int) []byte {
 // Add appends a packet of size bytes with its ICRC to the last message.
 func (t *Batch[P]) Add(m *Message[P], p *wire.TxPacket, size int, icrc uint32) {
 	t.put(m, p.Headers())
-	if int(p.PayloadLen) <= CopyBytes {
+	if int(p.PayloadLen) <= copyBytes {
 		for _, f := range p.Frags[:p.NumFrags] {
 			t.put(m, f)
 		}

@@ -39,9 +39,9 @@ const (
 	packetCost = 768
 	runCost    = 64
 
-	// CopyBytes is the payload up to which a packet is copied into the arena rather than sent in
+	// copyBytes is the payload up to which a packet is copied into the arena rather than sent in
 	// place. Measured: at 64 bytes copying is more than twice as fast, at 1024 equal.
-	CopyBytes = 512
+	copyBytes = 512
 
 	// BatchPackets is how many packets a Batch holds: those prepared between two system calls.
 	BatchPackets = 256
@@ -51,7 +51,7 @@ const (
 
 	// arenaPerPacket is the space of a packet in the arena: reserved room, headers, a copied
 	// payload, padding, ICRC.
-	arenaPerPacket = MaxReserve + ib.MaxHeaderBytes + CopyBytes + 3 + ib.ICRCBytes
+	arenaPerPacket = MaxReserve + ib.MaxHeaderBytes + copyBytes + 3 + ib.ICRCBytes
 
 	// iovsPerPacket: headers, four fragments, trailer.
 	iovsPerPacket = 6
