@@ -58,7 +58,7 @@ var lineBudgets = map[string]int{
 	"transport":           12720,
 	"roce/verbs":          4740,
 	"roce/rdmacm":         6160,
-	"roce/rsocket":        6190,
+	"roce/rsocket":        6166,
 	"roce/analyse":        9000,
 	"roce/internal/shard": 3540,
 	"roce/internal/slots": 2250,
@@ -116,7 +116,7 @@ var nameBudgets = map[string]int{
 	"roce":                124,
 	"roce/verbs":          303,
 	"roce/rdmacm":         86,
-	"roce/rsocket":        73,
+	"roce/rsocket":        6166,
 	"roce/link":           35,
 	"roce/internal/shard": 103,
 }

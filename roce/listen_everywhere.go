@@ -12,9 +12,6 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// portTries is how many ports are tried that are free at the first address but not at all of them.
-const portTries = 16
-
 // valid reports whether l was made by Listen.
 func (l *Listener) valid() bool { return l != nil && (l.s != nil || l.parts != nil) }
 
@@ -25,26 +22,20 @@ func (lc *ListenConfig) everywhere(a netip.Addr) bool {
 }
 
 // openEverywhere listens at all addresses of the host.
-func (l *Listener) openEverywhere(addr netip.AddrPort) (err error) {
+func (l *Listener) openEverywhere(addr netip.AddrPort) error {
 	if err := l.checkLimits(); err != nil {
 		return err
 	}
 	l.accepted = shard.NewSignal()
-	for try := 0; ; try++ {
-		if err = l.openParts(addr); err == nil || addr.Port() != 0 || try == portTries || !errors.Is(err, verbs.ErrAddrInUse) {
-			break
-		}
-	}
-	if err != nil {
+	if err := everyaddr.FindPort(addr, l.openParts); err != nil {
 		return err
 	}
 	l.logState(slog.LevelInfo, "roce: listening")
 	return nil
 }
 
-// openParts is one try. If addr has no port, it takes one that is free at the first address.
-func (l *Listener) openParts(addr netip.AddrPort) error {
-	port, any := addr.Port(), netip.IPv6Unspecified()
+// openParts is one try.
+func (l *Listener) openParts(addr netip.AddrPort) (err error) {
 	var parts *everyaddr.Set[*Listener]
 	budget := everyaddr.NewBudget(l.cfg.MaxConns, func() {
 		for _, p := range parts.Parts() {
@@ -52,16 +43,11 @@ func (l *Listener) openParts(addr netip.AddrPort) error {
 		}
 	})
 	parts = everyaddr.New(everyaddr.Actions[*Listener]{
-		Begin: func(d *verbs.Device, a netip.Addr) (*Listener, error) {
+		Begin: func(d *verbs.Device, at netip.AddrPort) (*Listener, uint16, error) {
 			p := newListener(&l.cfg)
 			p.up, p.budget, p.cfg.Device = l, budget, d
-			if err := p.open(netip.AddrPortFrom(a, port)); err != nil {
-				return nil, err
-			}
-			if port = p.addr.Port(); a.Is4() {
-				any = netip.IPv4Unspecified()
-			}
-			return p, nil
+			err := p.open(at)
+			return p, p.addr.Port(), err
 		},
 		End: func(p *Listener) { _ = p.Close() }, // its device is closed
 		Failed: func(a netip.Addr, err error) {
@@ -71,18 +57,10 @@ func (l *Listener) openParts(addr netip.AddrPort) error {
 		},
 	})
 	l.parts = parts
-	if err := parts.Open(); err != nil {
-		for _, p := range parts.Parts() {
-			_ = p.Close() // err is the one to return
-		}
-		return err
+	if l.addr, err = parts.Open(addr); err == nil {
+		parts.Follow()
 	}
-	if addr.Addr().IsValid() {
-		any = addr.Addr()
-	}
-	l.addr = netip.AddrPortFrom(any, port)
-	parts.Follow()
-	return nil
+	return err
 }
 
 // enter adds a connection to the listener and to the whole it is part of.

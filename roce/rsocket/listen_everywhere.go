@@ -11,22 +11,14 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// portTries is how many ports are tried that are free at the first address but not at all of them.
-const portTries = 16
-
 // openEverywhere listens at all addresses of the host for which serves returns true.
-func (l *Listener) openEverywhere(addr netip.AddrPort, maxConns int, serves func(netip.Addr) bool) (err error) {
+func (l *Listener) openEverywhere(addr netip.AddrPort, maxConns int, serves func(netip.Addr) bool) error {
 	l.ended = make(chan struct{})
-	for try := 0; ; try++ {
-		if err = l.openParts(addr, maxConns, serves); err == nil || addr.Port() != 0 || try == portTries || !errors.Is(err, roce.ErrAddrInUse) {
-			return err
-		}
-	}
+	return everyaddr.FindPort(addr, func(addr netip.AddrPort) error { return l.openParts(addr, maxConns, serves) })
 }
 
-// openParts is one try. If addr has no port, it takes one that is free at the first address.
+// openParts is one try.
 func (l *Listener) openParts(addr netip.AddrPort, maxConns int, serves func(netip.Addr) bool) error {
-	port, any := addr.Port(), netip.IPv6Unspecified()
 	var parts *everyaddr.Set[*Listener]
 	budget := everyaddr.NewBudget(maxConns, func() {
 		for _, p := range parts.Parts() {
@@ -35,16 +27,11 @@ func (l *Listener) openParts(addr netip.AddrPort, maxConns int, serves func(neti
 	})
 	parts = everyaddr.New(everyaddr.Actions[*Listener]{
 		Serves: serves,
-		Begin: func(d *verbs.Device, a netip.Addr) (*Listener, error) {
+		Begin: func(d *verbs.Device, at netip.AddrPort) (*Listener, uint16, error) {
 			p := newListener(l, 0)
 			p.dev, p.budget = d, budget
-			if err := p.open(netip.AddrPortFrom(a, port), maxConns); err != nil {
-				return nil, err
-			}
-			if port = p.addr.Port(); a.Is4() {
-				any = netip.IPv4Unspecified()
-			}
-			return p, nil
+			err := p.open(at, maxConns)
+			return p, p.addr.Port(), err
 		},
 		End: func(p *Listener) { _ = p.Close() }, // its device is closed
 		Failed: func(a netip.Addr, err error) {
@@ -54,16 +41,11 @@ func (l *Listener) openParts(addr netip.AddrPort, maxConns int, serves func(neti
 		},
 	})
 	l.parts = parts
-	if err := parts.Open(); err != nil {
-		for _, p := range parts.Parts() {
-			_ = p.Close() // err is the one to return
-		}
+	at, err := parts.Open(addr)
+	if err != nil {
 		return err
 	}
-	if addr.Addr().IsValid() {
-		any = addr.Addr()
-	}
-	l.addr = Addr{netip.AddrPortFrom(any, port)}
+	l.addr = Addr{at}
 	parts.Follow()
 	return nil
 }

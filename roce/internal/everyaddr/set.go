@@ -19,8 +19,9 @@ var DeviceAt func(a netip.Addr) (*verbs.Device, error)
 type Actions[P any] struct {
 	// Serves says whether an address is one of the listener's; nil is all.
 	Serves func(a netip.Addr) bool
-	// Begin listens at an address, on a device of it alone.
-	Begin func(d *verbs.Device, a netip.Addr) (P, error)
+	// Begin listens at an address, on a device of it alone. It returns the port, which is 0 in at
+	// if any will do.
+	Begin func(d *verbs.Device, at netip.AddrPort) (P, uint16, error)
 	// End ends a part whose device is closed.
 	End func(p P)
 	// Failed is told of an address that came and cannot be listened at.
@@ -31,6 +32,7 @@ type Actions[P any] struct {
 type Set[P any] struct {
 	do    Actions[P]
 	watch watcher
+	port  uint16 // of all parts; 0 if none has begun yet
 
 	mu    sync.Mutex // not held while actions run
 	parts []part[P]  // in the order of their addresses
@@ -45,14 +47,42 @@ type part[P any] struct {
 // New makes a Set without parts.
 func New[P any](do Actions[P]) *Set[P] { return &Set[P]{do: do} }
 
-// Open begins to listen at all addresses that there are. One that cannot be listened at is an
-// error, unless it has gone meanwhile; the parts that have begun are left to the caller then.
-func (s *Set[P]) Open() error {
+// Open begins to listen at all addresses that there are, and returns the unspecified one that
+// stands for them, and the port. If addr has no port, it takes one that is free at the first
+// address. One that cannot be listened at is an error, unless it has gone meanwhile; the parts that
+// have begun end then.
+func (s *Set[P]) Open(addr netip.AddrPort) (netip.AddrPort, error) {
+	s.port = addr.Port()
 	s.watch.open()
 	if err := s.begin(); err != nil {
-		return errors.Join(err, s.watch.close())
+		err = errors.Join(err, s.watch.close())
+		for _, p := range s.Parts() {
+			s.do.End(p)
+		}
+		return netip.AddrPort{}, err
 	}
-	return nil
+	any := addr.Addr()
+	switch {
+	case any.IsValid():
+	case slices.ContainsFunc(s.list(), func(x part[P]) bool { return x.addr.Is4() }):
+		any = netip.IPv4Unspecified()
+	default:
+		any = netip.IPv6Unspecified()
+	}
+	return netip.AddrPortFrom(any, s.port), nil
+}
+
+// portTries is how many ports are tried that are free at the first address but not at all of them.
+const portTries = 16
+
+// FindPort has open try to listen at addr, again if that has no port and the one found was not
+// free everywhere.
+func FindPort(addr netip.AddrPort, open func(netip.AddrPort) error) (err error) {
+	for try := 0; ; try++ {
+		if err = open(addr); addr.Port() != 0 || try == portTries || !errors.Is(err, verbs.ErrAddrInUse) {
+			return err
+		}
+	}
 }
 
 // Follow follows the addresses that come and go after Open.
@@ -87,10 +117,11 @@ func (s *Set[P]) add(a netip.Addr) error {
 		}
 		return err
 	}
-	p, err := s.do.Begin(d, a)
+	p, port, err := s.do.Begin(d, netip.AddrPortFrom(a, s.port))
 	if err != nil {
 		return err
 	}
+	s.port = port
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.parts = append(s.parts, part[P]{a, d, p})

@@ -69,9 +69,9 @@ func follow(t *testing.T) *followed {
 		return f.devs[a], nil
 	}
 	f.Set = New(Actions[string]{
-		Begin: func(_ *verbs.Device, a netip.Addr) (string, error) {
-			f.did = append(f.did, "begin "+a.String())
-			return a.String(), nil
+		Begin: func(_ *verbs.Device, at netip.AddrPort) (string, uint16, error) {
+			f.did = append(f.did, "begin "+at.Addr().String())
+			return at.Addr().String(), 1, nil
 		},
 		End:    func(p string) { f.did = append(f.did, "end "+p) },
 		Failed: func(a netip.Addr, err error) { f.did = append(f.did, fmt.Sprint("failed ", a, " ", err)) },
@@ -274,11 +274,47 @@ func TestOpen(t *testing.T) {
 	f := follow(t)
 	f.watch = watcher{}
 	f.do.Serves = func(a netip.Addr) bool { return a == loopback }
-	require.NoError(t, f.Open())
+	at, err := f.Open(netip.AddrPort{})
+	require.NoError(t, err)
+	require.Equal(t, netip.MustParseAddrPort("0.0.0.0:1"), at)
 	f.want(t, []string{"127.0.0.1"}, "begin 127.0.0.1")
 	require.NotNil(t, f.watch.mon)
 	require.NotNil(t, f.watch.conn)
 	require.Contains(t, f.watch.at, loopback)
 	f.Follow()
 	require.NoError(t, f.Set.Close())
+}
+
+// A port that is not free at all addresses is given up, and another one is tried; not one that was asked for, and not
+// for ever.
+func TestFindPort(t *testing.T) {
+	for _, c := range []struct {
+		port        uint16
+		inUse, want int // of the tries
+	}{{0, 0, 1}, {0, 2, 3}, {0, 99, portTries + 1}, {7, 1, 1}} {
+		tries := 0
+		err := FindPort(netip.AddrPortFrom(loopback, c.port), func(netip.AddrPort) error {
+			if tries++; tries > c.inUse {
+				return nil
+			}
+			return fmt.Errorf("try %d: %w", tries, verbs.ErrAddrInUse)
+		})
+		require.Equal(t, c.want, tries)
+		require.Equal(t, tries <= c.inUse, errors.Is(err, verbs.ErrAddrInUse))
+	}
+}
+
+// The first address chooses the port of all.
+func TestOnePort(t *testing.T) {
+	f := follow(t)
+	begin := f.do.Begin
+	f.do.Begin = func(d *verbs.Device, at netip.AddrPort) (string, uint16, error) {
+		if f.did = append(f.did, fmt.Sprint("port ", at.Port())); at.Addr() == a2 {
+			return "", 0, verbs.ErrAddrInUse
+		}
+		return begin(d, at)
+	}
+	f.at(1, true, a1, a3, a2)
+	require.ErrorIs(t, f.begin(), verbs.ErrAddrInUse)
+	require.Equal(t, []string{"port 0", "begin 10.0.0.1", "port 1", "begin 10.0.0.3", "port 1"}, f.did)
 }
