@@ -22,7 +22,7 @@ func (sq *requester) ahead(now int64, p *ib.Packet) {
 		sq.dropKept(k) // one of the two is forged
 	case k != nil:
 		k.same = true
-		sq.cameTwice()
+		sq.cameTwice(p.PSN)
 	case sq.keepable(p) && sq.kept.keep(e, sq.una, p, 1):
 		e.counters.KeptAhead++
 		if sq.watching() {

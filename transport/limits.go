@@ -117,7 +117,7 @@ const (
 	// 9.7.6.1.3).
 	maxTimeouts = 4
 	// minRepeatNs is how long after requesting the rest of a READ a gap in its responses counts as
-	// the old one. Packets overtake each other by less.
+	// the old one. Packets overtake each other, and come twice, within less.
 	minRepeatNs = 100e3
 )
 

@@ -63,6 +63,7 @@ type sentPacket struct {
 	twice  bool   // resent more than once
 	flying bool   // it has neither come nor been lost since
 	freed  bool   // no longer charged
+	again  bool   // of the last packet before una with this slot: it was resent
 }
 
 func (x *missing) at(psn ib.PSN) *sentPacket { return &x.ring[int(psn)&(len(x.ring)-1)] }
@@ -120,7 +121,9 @@ func (sq *requester) dueAgain() bool {
 // unwatch forgets what is missing, because nothing is or everything is sent again.
 func (sq *requester) unwatch() {
 	if x := sq.miss; x != nil && x.on {
-		clear(x.ring)
+		for i := range x.ring {
+			x.ring[i] = sentPacket{again: x.ring[i].again}
+		}
 		x.on, x.due, x.flying = false, 0, 0
 		sq.qp.stopTimer(timerMissing)
 	}

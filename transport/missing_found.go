@@ -4,9 +4,8 @@ import "github.com/goroce/goroce/ib"
 
 // What has come and what is lost, by the peer's maps, by responses behind a gap, and by time.
 
-// came notes that a packet, or its response, has come. If that is too soon after the packet was
-// resent, it belongs to an earlier transmission, which was not lost, and says nothing about the
-// last one.
+// came notes that a packet, or its response, has come. If that is too soon after it was resent, it
+// belongs to an earlier transmission, which was not lost, and says nothing about the last one.
 func (sq *requester) came(now int64, s *sentPacket) {
 	x := sq.miss
 	x.landed(s)
@@ -58,12 +57,11 @@ func (sq *requester) lateNs() int64 {
 	return max(x.again.late(), sq.rtt.late()) << x.doubt
 }
 
-// cameTwice notes that a packet, or its response, has come a second time: it was resent although
-// others had only overtaken it. From now on more may overtake it, until enough losses follow
-// (spreadLosses).
-func (sq *requester) cameTwice() {
+// cameTwice notes that the packet of psn, or its response, has come twice. If it was resent, others
+// had only overtaken it: more may from now on, until enough losses follow (spreadLosses).
+func (sq *requester) cameTwice(psn ib.PSN) {
 	x := sq.miss
-	if x == nil || !sq.peerKeeps || sq.probe.sent > 0 || sq.retry.back {
+	if x == nil || len(x.ring) == 0 || !x.at(psn).again && x.at(psn).order == 0 || !sq.peerKeeps || sq.probe.sent > 0 || sq.retry.back {
 		return
 	}
 	x.doubt = min(x.doubt+1, maxDoubt)
@@ -304,7 +302,7 @@ func (sq *requester) passedMissing(now int64, from ib.PSN) {
 		if !s.had || s.want {
 			sq.arrives()
 		}
-		*s = sentPacket{}
+		*s = sentPacket{again: s.order != 0}
 		psn = psn.Next()
 	}
 	if !sq.una.Before(x.top()) {

@@ -186,7 +186,7 @@ func (r *responder) execute(now int64, p *ib.Packet, info *ib.OpcodeInfo) {
 		case ib.OpWrite:
 			v = r.doWrite(p, info)
 		case ib.OpRead:
-			v = r.doRead(p)
+			v = r.doRead(now, p)
 		case ib.OpCompareSwap, ib.OpFetchAdd:
 			v = r.doAtomic(p, info.Op)
 		case ib.OpAtomicWrite:

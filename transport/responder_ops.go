@@ -16,7 +16,7 @@ func (r *responder) readPackets(n uint32) uint64 {
 
 // doRead checks a READ and queues its answer. Data is read from memory as each packet is sent, so
 // it may show later writes. IBTA 9.5 allows that; a requester that needs order uses a fence.
-func (r *responder) doRead(p *ib.Packet) verdict {
+func (r *responder) doRead(now int64, p *ib.Packet) verdict {
 	qp := r.qp
 	h := &p.RETH
 	if _, f := qp.e.cfg.Mem.Remote(qp.pd, qp.num, h.RKey, h.VA, h.Len, mem.RemoteRead); f != mem.FaultNone {
@@ -25,7 +25,7 @@ func (r *responder) doRead(p *ib.Packet) verdict {
 	}
 	r.tooLong = qp.path.TooLong
 	qp.carry(h.Len, qp.sq.una == qp.sq.end && r.out.len() == 0)
-	r.answerNew(&replay{op: ib.OpRead, rkey: h.RKey, va: h.VA, length: h.Len}, r.readPackets(h.Len))
+	r.answerNew(&replay{op: ib.OpRead, rkey: h.RKey, va: h.VA, length: h.Len, at: now}, r.readPackets(h.Len))
 	return pass
 }
 

@@ -29,6 +29,7 @@ type replay struct {
 	va     uint64
 	value  uint64 // atomics: the original value
 	again  uint64 // READ: packets sent again so far
+	at     int64  // READ: when it came
 }
 
 // afford deducts n packets from what a READ may be sent again, if that much is left.
@@ -155,6 +156,9 @@ func (r *responder) ackDuplicate(p *ib.Packet, seq uint64) {
 		r.ackAgain(max(seq, s.first-1), (s.msn-1)&ib.PSNMask)
 		return
 	}
+	if r.told && p.Resv7 == ib.Resv7Selective && seq != r.next-1 {
+		r.ackAgain(seq, r.msn) // so that the requester learns which one came twice
+	}
 	// Each request for an answer has one of its own: the last was lost, and others may be.
 	if p.AckReq && r.queueAck(r.next-1, r.msn) {
 		return
@@ -207,6 +211,10 @@ func (r *responder) replayRead(now int64, p *ib.Packet, seq uint64) {
 	}
 	if r.cannotAnswer(now, s, seq) {
 		return
+	}
+	if r.told && p.Resv7 != ib.Resv7Selective && now-s.at < minRepeatNs {
+		r.drop(now, p, "doubled by the network")
+		return // a peer without the bit asks again after an ACK timeout
 	}
 	r.learn(p)
 	last := seq + r.readPackets(p.RETH.Len) - 1

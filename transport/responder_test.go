@@ -2,6 +2,7 @@ package transport
 
 import (
 	"encoding/binary"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -56,6 +57,58 @@ func TestSendOfNothingNeedsNoKey(t *testing.T) {
 		r.want("ACK 100 msn 1")
 		require.Equal(t, []WC{{ID: 1, Opcode: WCRecv, QPN: rigQPN}}, r.wcs())
 		require.Equal(t, StateRTR, r.qp.State())
+	}
+}
+
+// Of a receive request the bytes count that a message fills, as on rxe: the rest may lie outside the
+// region, or have a wrong key. perftest rounds its length up when it uses an SRQ.
+func TestReceiveBeyondRegion(t *testing.T) {
+	for _, o := range []rigOpts{{}, {srq: true}, {typ: ib.UC}, {typ: ib.UD}} {
+		op, head, change := [3]ib.Opcode{ib.RCSendFirst, ib.RCSendMiddle, ib.RCSendLast}, 0, noAck
+		switch o.typ {
+		case ib.UC:
+			op = [3]ib.Opcode{ib.UCSendFirst, ib.UCSendMiddle, ib.UCSendLast}
+		case ib.UD:
+			op[2], head, change = ib.UDSendOnly, ib.GRHBytes, deth
+		}
+		o.rts = true
+		r := newRig(t, o)
+		post := func() {
+			wr := RecvWR{ID: 1, SGList: []SGE{
+				{Addr: rigRecvVA, Length: 300, LKey: r.recv.LKey()},
+				{Addr: rigRecvVA + rigLen - 300, Length: 5000, LKey: r.recv.LKey()},
+				{Addr: rigRecvVA, Length: 300, LKey: r.recv.LKey() ^ 0x100},
+			}}
+			if o.srq {
+				require.NoError(t, r.qp.srq.PostRecv(&wr))
+				return
+			}
+			require.NoError(t, r.qp.PostRecv(&wr))
+		}
+		fits, bad := pattern(600-head, 3), pattern(89, 1)
+		good := WC{ID: 1, Opcode: WCRecv, ByteLen: 600, QPN: rigQPN}
+		post()
+		if o.typ == ib.UD {
+			good.SrcQP, good.Flags, good.SL = 0x99, WCWithGRH, SLRoCEv2IPv4
+			bad = pattern(601-head, 1)
+			r.send(op[2], fits, change)
+		} else {
+			r.send(op[0], fits[:256], change)
+			r.send(op[1], fits[256:512], change)
+			r.send(op[2], fits[512:], change)
+		}
+		require.Equal(t, []WC{good}, r.wcs())
+		require.Equal(t, fits, append(slices.Clone(r.recv.Bytes()[head:300]), r.recv.Bytes()[rigLen-300:]...))
+		require.Equal(t, StateRTS, r.qp.State())
+
+		post()
+		if o.typ != ib.UD {
+			r.send(op[0], pattern(256, 1), change)
+			r.send(op[1], pattern(256, 1), change)
+		}
+		r.send(op[2], bad, change)
+		require.Equal(t, WCLocalProtErr, r.wcs()[0].Status, "one byte more")
+		require.Equal(t, StateErr, r.qp.State())
 	}
 }
 
