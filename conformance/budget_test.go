@@ -53,8 +53,8 @@ func sources(t *testing.T, tests bool) (all []source) {
 // lineBudgets are the most lines of Go, without tests, that a folder and those below it may have. A commit that raises
 // one says why. One that is far above what is there is lowered with the commit that made it so.
 var lineBudgets = map[string]int{
-	"ib":                  2860,
-	"mem":                 2247,
+	"ib":                  2825,
+	"mem":                 2200,
 	"transport":           12720,
 	"roce/verbs":          4740,
 	"roce/rdmacm":         6160,
@@ -65,7 +65,7 @@ var lineBudgets = map[string]int{
 	"roce/link":           18335,
 	"cmd/internal":        25655,
 	"cmd/verbs":           5690,
-	"conformance":         36118,
+	"conformance":         36124,
 	"bench":               22920,
 	"internal":            3362,
 	"bench/apps":          8800,
