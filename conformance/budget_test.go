@@ -57,7 +57,7 @@ var lineBudgets = map[string]int{
 	"mem":                 2247,
 	"transport":           12700,
 	"roce/verbs":          4740,
-	"roce/rdmacm":         6160,
+	"roce/rdmacm":         6168,
 	"roce/rsocket":        6190,
 	"roce/analyse":        9000,
 	"roce/internal/shard": 3540,
