@@ -41,7 +41,7 @@ func (t *Table) Lose(addr uint64) int {
 		}
 	}
 	// An engine may have begun the access before the key was revoked.
-	for _, m := range t.leaving {
+	for m := range t.leaving {
 		if Holds(m.bytes, addr) {
 			n++
 		}

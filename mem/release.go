@@ -29,7 +29,7 @@ func newMemory(r *Region, a *RegionAttr) *memory {
 // leave notes that memory was taken from its region and will be released. The lock is held.
 func (t *Table) leave(m *memory) {
 	m.region.leaving++
-	t.leaving = append(t.leaving, m)
+	t.leaving[m] = struct{}{}
 }
 
 // release completes a revocation. The lock is not held.
@@ -44,15 +44,7 @@ func (t *Table) release(quiesce func(), gone ...*memory) {
 	defer t.mu.Unlock()
 	for _, m := range gone {
 		m.region.leaving--
-		for i, l := range t.leaving {
-			if l == m {
-				last := len(t.leaving) - 1
-				t.leaving[i] = t.leaving[last]
-				t.leaving[last] = nil
-				t.leaving = t.leaving[:last]
-				break
-			}
-		}
+		delete(t.leaving, m)
 	}
 	t.released.Broadcast()
 }

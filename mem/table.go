@@ -23,7 +23,7 @@ type Table struct {
 	onQP   map[ib.QPN]*Window
 	closed bool
 	// leaving is memory that was revoked and has not been given back yet: see release.go.
-	leaving  []*memory
+	leaving  map[*memory]struct{}
 	released sync.Cond // on mu: leaving became shorter
 }
 
@@ -45,6 +45,8 @@ func NewTable(rng io.Reader, lim Limits) *Table {
 		lim:  lim,
 		pds:  make(map[*PD]struct{}),
 		onQP: make(map[ib.QPN]*Window),
+
+		leaving: make(map[*memory]struct{}),
 	}
 	t.keys.init(rng, lim.Quarantine)
 	t.released.L = &t.mu

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"strconv"
 
 	"github.com/goroce/goroce/ib"
@@ -134,7 +135,7 @@ func RouteSource(dst netip.Addr) (netip.Addr, error) {
 	var dialer net.Dialer
 	c, err := dialer.DialContext(ctx, "udp", netip.AddrPortFrom(dst, ib.UDPPort).String())
 	if err != nil {
-		return netip.Addr{}, &verbs.NoRouteError{Peer: dst, Err: routeErr(err)}
+		return netip.Addr{}, sourceError(dst, err)
 	}
 	defer c.Close()
 	l, ok := c.LocalAddr().(*net.UDPAddr)
@@ -142,6 +143,17 @@ func RouteSource(dst netip.Addr) (netip.Addr, error) {
 		return netip.Addr{}, &verbs.NoRouteError{Peer: dst}
 	}
 	return l.AddrPort().Addr().Unmap().WithZone(""), nil
+}
+
+// sourceError is the error of asking the kernel for a source address. A socket that could not be
+// made (no descriptor is free, or no memory) says nothing about routes.
+func sourceError(dst netip.Addr, err error) error {
+	err = routeErr(err)
+	var call *os.SyscallError
+	if errors.As(err, &call) && call.Syscall == "socket" {
+		return &verbs.AddrError{Op: "find the way to", Addr: netip.AddrPortFrom(dst, ib.UDPPort), Err: err}
+	}
+	return &verbs.NoRouteError{Peer: dst, Err: err}
 }
 
 // checkZone looks for the interface that the zone of an address names. Without this check the

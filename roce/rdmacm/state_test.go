@@ -1,11 +1,16 @@
 package rdmacm
 
 import (
+	"errors"
+	"net"
 	"net/netip"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/goroce/goroce/roce/rdmacm/cm"
+	"github.com/goroce/goroce/roce/verbs"
 	"github.com/stretchr/testify/require"
 )
 
@@ -37,5 +42,25 @@ func TestStateBeforeConnection(t *testing.T) {
 		idRouteResolved: {bound: true, remote: to, routed: true}, idListening: {bound: true, listener: &cm.Listener{}},
 	} {
 		require.Equal(t, want, id.state())
+	}
+}
+
+// A process without a free descriptor cannot ask the kernel for a route, which says nothing about
+// routes: the error says what is missing.
+func TestSourceError(t *testing.T) {
+	dst := netip.MustParseAddr("192.0.2.1")
+	for _, tt := range []struct {
+		call  string
+		errno syscall.Errno
+		route bool
+	}{
+		{"socket", syscall.EMFILE, false},
+		{"connect", syscall.ENETUNREACH, true},
+	} {
+		err := sourceError(dst, &net.OpError{Op: "dial", Err: os.NewSyscallError(tt.call, tt.errno)})
+		require.ErrorIs(t, err, tt.errno)
+		require.Equal(t, tt.route, errors.Is(err, syscall.ENETUNREACH), err)
+		require.Equal(t, tt.route, errors.Is(err, verbs.ErrNoLocalGID), err)
+		require.Contains(t, err.Error(), "192.0.2.1")
 	}
 }

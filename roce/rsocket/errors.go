@@ -79,8 +79,14 @@ type brokenError struct {
 	cause error
 }
 
+// Error leaves out a flush, which says no more about the cause than the errno: a log can count
+// errors whose texts are the same.
 func (e *brokenError) Error() string {
 	what, why := e.errno.Error(), e.cause.Error()
+	var status *verbs.StatusError
+	if errors.As(e.cause, &status) && status.WC.Status == verbs.WCFlushErr {
+		return what
+	}
 	if strings.Contains(why, what) {
 		return why
 	}

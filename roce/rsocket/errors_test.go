@@ -130,3 +130,13 @@ func TestErrorsLikeNet(t *testing.T) {
 	_, err = (&ListenConfig{Device: six}).ListenAddr(netip.MustParseAddrPort("192.0.2.1:80"))
 	requireOp(t, err, "listen", syscall.EADDRNOTAVAIL)
 }
+
+// The error of a stream that the peer has reset reads as that of TCP does: the same text for each
+// connection, so that a log can count it.
+func TestBrokenText(t *testing.T) {
+	err := broken(&verbs.WC{ID: 7, QPN: 9, Status: verbs.WCFlushErr})
+	require.EqualError(t, err, syscall.ECONNRESET.Error())
+	var status *verbs.StatusError
+	require.ErrorAs(t, err, &status)
+	require.ErrorContains(t, broken(&verbs.WC{ID: 7, QPN: 9, Status: verbs.WCLocalLenErr}), "0x000009")
+}
