@@ -97,7 +97,7 @@ func (s *rsSocket) connect(to netip.AddrPort) C.int {
 	if s.bound.IsValid() && s.bound.Addr().IsUnspecified() {
 		d = deviceTo(netip.Addr{}, to.Addr())
 	}
-	if d == nil {
+	if d == nil || to.Addr().IsMulticast() { // which TCP says, too
 		return C.int(syscall.ENETUNREACH)
 	}
 	s.release()

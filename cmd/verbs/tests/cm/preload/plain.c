@@ -53,10 +53,45 @@ static void by_number(void)
 	CHECK(p != MAP_FAILED && !memcmp(p, "here", 4));
 }
 
+/* refused: TCP connects to no group, and says so at once. */
+static void refused(void)
+{
+	struct sockaddr_in a = addr("239.10.20.30", 80);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	FAILS(connect(fd, SA(a), sizeof a), ENETUNREACH);
+	OK(close(fd));
+}
+
+/* unread: a close that can no longer deliver what was written is a success, as TCP's. libevent counts on it. */
+static void unread(void)
+{
+	static char b[1 << 20];
+	struct sockaddr_in a = addr("127.0.0.1", 0);
+	socklen_t len = sizeof a;
+	int l = socket(AF_INET, SOCK_STREAM, 0), fd = socket(AF_INET, SOCK_STREAM, 0);
+	OK(bind(l, SA(a), sizeof a));
+	OK(listen(l, 5));
+	OK(getsockname(l, SA(a), &len));
+	OK(connect(fd, SA(a), sizeof a));
+	OK(fcntl(fd, F_SETFL, O_NONBLOCK));
+	int other = accept(l, NULL, NULL);
+	CHECK(other >= 0);
+	while (send(fd, b, sizeof b, MSG_NOSIGNAL) > 0)
+		;
+	CHECK(errno == EAGAIN);
+	OK(close(other));
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	CHECK(poll(&p, 1, -1) == 1);
+	OK(close(fd));
+	OK(close(l));
+}
+
 static void rdma(void)
 {
 	small_thread();
 	by_number();
+	refused();
+	unread();
 	struct sockaddr_in a = addr("127.0.0.1", 0);
 	socklen_t len = sizeof a;
 	struct stat st;
