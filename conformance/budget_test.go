@@ -61,7 +61,7 @@ var lineBudgets = map[string]int{
 	"roce/rsocket":        6190,
 	"roce/analyse":        9000,
 	"roce/internal/shard": 3540,
-	"roce/internal/slots": 2250,
+	"roce/internal/slots": 2256,
 	"roce/link":           18335,
 	"cmd/internal":        25655,
 	"cmd/verbs":           5690,

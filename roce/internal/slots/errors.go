@@ -39,7 +39,13 @@ func (e *fullError) Error() string {
 		Count, restNs/1e9, e.resting)
 }
 
-func (e *fullError) Unwrap() error { return ErrFull }
+// Hint says what to do about it.
+func (e *fullError) Hint() string {
+	return "give some of the programs another address (127.0.0.1, 127.0.0.2, ...): each has as many of its own"
+}
+
+// Unwrap returns EADDRINUSE, too: to a program that opens a device the address is taken.
+func (e *fullError) Unwrap() []error { return []error{ErrFull, unix.EADDRINUSE} }
 
 func unsupported(what string, err error) error {
 	if tooFew(err) {

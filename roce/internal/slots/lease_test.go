@@ -182,7 +182,11 @@ func TestFull(t *testing.T) {
 	}
 	_, err := Open([]Address{a})
 	require.ErrorIs(t, err, ErrFull)
+	require.ErrorIs(t, err, unix.EADDRINUSE)
 	require.ErrorContains(t, err, "64 devices")
+	var says interface{ Hint() string }
+	require.ErrorAs(t, err, &says)
+	require.Contains(t, says.Hint(), "another address")
 }
 
 // With the last device everything is gone: the port can be had by anyone, and
