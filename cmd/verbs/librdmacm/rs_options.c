@@ -148,6 +148,8 @@ EXPORT int rsetsockopt(int socket, int level, int name, const void *value, sockl
 	case IPPROTO_IP:
 		return cm_result(name == IP_TOS ? keep(s, GOROCE_RS_TOS, v & 0xff, &s->tos) : ENOTSUP);
 	case IPPROTO_IPV6:
+		if (name == IPV6_TCLASS) // -1 is the default; libzmq sets it for IPv4, too, and counts on this error
+			return cm_result(s->domain == AF_INET6 ? keep(s, GOROCE_RS_TOS, v < 0 ? 0 : v & 0xff, &s->tos) : ENOPROTOOPT);
 		return cm_result(name == IPV6_V6ONLY ? keep(s, GOROCE_RS_V6ONLY, !!v, &s->v6only) : ENOTSUP);
 	case IPPROTO_TCP:
 		return cm_result(set_tcp(s, name, v));
@@ -212,6 +214,10 @@ static int get_int(struct rs *s, int level, int name, int *v)
 		if (name == IPV6_V6ONLY) {
 			*v = s->v6only;
 			return 0;
+		}
+		if (name == IPV6_TCLASS) {
+			*v = s->tos;
+			return s->domain == AF_INET6 ? 0 : ENOPROTOOPT;
 		}
 		break;
 	case IPPROTO_TCP:

@@ -86,8 +86,23 @@ static void unread(void)
 	OK(close(l));
 }
 
+static void traffic_class(void)
+{
+	int v = 0x20, got = 0, fd = socket(AF_INET, SOCK_STREAM, 0), six = socket(AF_INET6, SOCK_STREAM, 0);
+	socklen_t len = sizeof got;
+	OK(setsockopt(fd, IPPROTO_IP, IP_TOS, &v, sizeof v));
+	FAILS(setsockopt(fd, IPPROTO_IPV6, IPV6_TCLASS, &v, sizeof v), ENOPROTOOPT);
+	FAILS(getsockopt(fd, IPPROTO_IPV6, IPV6_TCLASS, &got, &len), ENOPROTOOPT);
+	OK(setsockopt(six, IPPROTO_IPV6, IPV6_TCLASS, &v, sizeof v));
+	OK(getsockopt(six, IPPROTO_IPV6, IPV6_TCLASS, &got, &len));
+	CHECK(got == v);
+	OK(close(fd));
+	OK(close(six));
+}
+
 static void rdma(void)
 {
+	traffic_class();
 	small_thread();
 	by_number();
 	refused();
