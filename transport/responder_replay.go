@@ -156,11 +156,13 @@ func (r *responder) ackDuplicate(p *ib.Packet, seq uint64) {
 		r.ackAgain(max(seq, s.first-1), (s.msn-1)&ib.PSNMask)
 		return
 	}
-	if r.told && p.Resv7 == ib.Resv7Selective && seq != r.next-1 {
-		r.ackAgain(seq, r.msn) // so that the requester learns which one came twice
+	// Each request for an answer has one of its own: the last was lost, and others may be. One that was
+	// sent again gets its own PSN, so that the requester learns which one came twice.
+	last := r.next - 1
+	if r.told && p.Resv7 == ib.Resv7Selective {
+		last = seq
 	}
-	// Each request for an answer has one of its own: the last was lost, and others may be.
-	if p.AckReq && r.queueAck(r.next-1, r.msn) {
+	if p.AckReq && r.queueAck(last, r.msn) {
 		return
 	}
 	r.acknowledge()
