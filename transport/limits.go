@@ -177,10 +177,10 @@ const (
 
 // Limits of packets that are kept until their turn.
 const (
-	// minKeepAhead is how far ahead of the expected PSN a packet may be and still be kept: the
-	// default window of a peer that sends long messages with a small path MTU. A QP with a larger
-	// window expects one as large of its peer.
-	minKeepAhead = 1024
+	// minKeepAhead is how far ahead of the expected PSN a packet may be and still be kept: two windows
+	// of a peer that sends long messages with a small path MTU, which goes on while one packet is sent
+	// again. A QP with a larger window expects one as large of its peer.
+	minKeepAhead = 2048
 	// maxKeepAhead bounds that for QPs with larger windows.
 	maxKeepAhead = 1 << 15
 	// maxKeptBytes bounds the memory of an engine's kept packets. Once it is used up, early packets

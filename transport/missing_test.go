@@ -513,20 +513,20 @@ func TestSelectiveDrains(t *testing.T) {
 func TestKeptBounds(t *testing.T) {
 	d := newPuppet(t, pairConfig{}, linkConfig{})
 	kept := func() uint64 { return d.a.eng.Counters().KeptAhead }
-	d.send(ib.RCWriteOnly, 1025, make([]byte, 8))
+	d.send(ib.RCWriteOnly, 2049, make([]byte, 8))
 	d.send(ib.RCWriteOnly, 5000, make([]byte, 8))
 	require.Zero(t, kept())
 	for psn := 60; psn < 3000; psn += 60 {
 		d.send(ib.RCWriteOnly, psn, make([]byte, 8))
 	}
-	require.EqualValues(t, 1024/60, kept(), "no further ahead than a window")
+	require.EqualValues(t, 2048/60, kept(), "no further ahead than a window")
 	d.pump()
 	d.log = nil
 	d.send(ib.RCWriteOnly, 1, make([]byte, 8))
 	d.send(ib.RCWriteOnly, 1, []byte("another1"))
 	d.send(ib.RCWriteOnly, 0, make([]byte, 8))
 	d.pump()
-	require.EqualValues(t, 1, d.a.eng.Counters().KeptAhead-1024/60)
+	require.EqualValues(t, 1, d.a.eng.Counters().KeptAhead-2048/60)
 	require.Zero(t, d.a.eng.Counters().KeptInTurn)
 }
 

@@ -156,14 +156,14 @@ func (r *responder) ackDuplicate(p *ib.Packet, seq uint64) {
 		r.ackAgain(max(seq, s.first-1), (s.msn-1)&ib.PSNMask)
 		return
 	}
-	if r.told && p.Resv7 == ib.Resv7Selective && seq != r.next-1 {
-		r.ackAgain(seq, r.msn) // so that the requester learns which one came twice
+	// Each request for an answer has its own: one may be lost. If it was sent again, that names it.
+	last := r.next - 1
+	if r.told && p.Resv7 == ib.Resv7Selective {
+		last = seq
 	}
-	// Each request for an answer has one of its own: the last was lost, and others may be.
-	if p.AckReq && r.queueAck(r.next-1, r.msn) {
-		return
+	if !p.AckReq || !r.queueAck(last, r.msn) {
+		r.acknowledge()
 	}
-	r.acknowledge()
 }
 
 // ackAgain queues an ACK of seq unless the newest answer is that ACK. If the ring is full it sends
@@ -214,7 +214,7 @@ func (r *responder) replayRead(now int64, p *ib.Packet, seq uint64) {
 	}
 	if r.told && p.Resv7 != ib.Resv7Selective && now-s.at < minRepeatNs {
 		r.drop(now, p, "doubled by the network")
-		return // a peer without the bit asks again after an ACK timeout
+		return
 	}
 	r.learn(p)
 	last := seq + r.readPackets(p.RETH.Len) - 1

@@ -62,6 +62,17 @@ func TestWindowFillsThePath(t *testing.T) {
 	}
 }
 
+// While a packet that is lost on a long path is sent again, the sender goes on: it does not wait until the packet has come,
+// and then send a whole window at once, of which the queue had no room for half.
+func TestWindowGoesOn(t *testing.T) {
+	s := &Path{Rate: 50 * cc.Mbps, Queue: 556, Loss: 0.0005, Runs: true, Flows: []PathFlow{{RTTNs: 100 * Millisecond, Op: verbs.WRWrite}}}
+	s.DurationNs, s.WarmupNs = 4000*Millisecond, 2000*Millisecond
+	r := runPath(t, s)
+	t.Logf("%.1f of %.1f Mb/s, %.2f %% dropped", r.Total, r.PayloadMax, 100*r.Dropped)
+	require.Greater(t, r.Total, 0.95*r.PayloadMax)
+	require.Zero(t, r.Dropped)
+}
+
 // Flows that begin at once into a queue of 100 packets share the path, and drop next to nothing
 // after a second.
 func TestDelayShares(t *testing.T) {
