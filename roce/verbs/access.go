@@ -133,6 +133,9 @@ func (c *cqCore) Shard() *shard.Shard { return c.s }
 
 func (c *cqCore) Signal() *shard.Signal { return c.notify }
 
+// WakesBy tells, before there are queue pairs, whom CQOptions.OnEvent wakes.
+func (c *cqCore) WakesBy(t core.Sleeper) { c.sleeper = shard.SleeperSignal(t) }
+
 func (c *cqCore) Enter() {
 	c.waiters.Add(1)
 	if c.s.Mode() != shard.Polling {

@@ -40,8 +40,9 @@ type CQ struct {
 	// onEvent is called with eventMu held, and never once the queue is dead.
 	onEvent  func(*CQ)
 	eventMu  sync.Mutex
-	calls    func() // callOnEvent
-	memory   []byte // of a ring, until Close; under pollMu
+	calls    func()        // callOnEvent
+	sleeper  *shard.Signal // of the thread that OnEvent wakes; nil: unknown
+	memory   []byte        // of a ring, until Close; under pollMu
 	userData any
 }
 
@@ -370,7 +371,7 @@ func (cq *CQ) completionEvent(s *shard.Shard) {
 			s.Woke(cq.waitsBy(s, cq.ch.sig))
 			cq.ch.push(cq)
 		} else {
-			s.Woke(nil)
+			s.Woke(cq.waitsBy(s, cq.sleeper))
 			cq.told.Store(cq.t.Told())
 			s.Unlocked(cq.calls)
 		}

@@ -49,10 +49,10 @@ func (c *cqCore) Progress() {
 // unattended records that the application will stop calling for a while: the goroutines of the
 // shards that complete here receive from now on.
 func (cq *CQ) unattended() {
-	cq.s.Unattended()
+	cq.s.UnattendedBy(cq.sleeper)
 	if others := cq.feeders.Load(); others != nil {
 		for _, s := range *others {
-			s.Unattended()
+			s.UnattendedBy(cq.sleeper)
 		}
 	}
 }

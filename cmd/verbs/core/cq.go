@@ -54,6 +54,9 @@ func goroce_create_cq(a *C.struct_goroce_cq) C.int {
 	if q.CQ, err = core.Open(q.ctx).CreateRingCQ(int(a.cqe), &o); err != nil {
 		return errno(err)
 	}
+	if q.ch != nil {
+		core.Open(q).WakesBy(q.ch)
+	}
 	a.ring = (*C.struct_goroce_ring)(core.Open(q).Ring())
 	a.handle = C.goroce_handle(cqs.put(q))
 	return full(a.handle)

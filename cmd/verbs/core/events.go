@@ -24,6 +24,9 @@ type eventQueue[E any] struct {
 	mu     *sync.Mutex
 	events []E
 	fd     int
+	// While a thread looks for events, those that come are not counted. It settles that.
+	looking   int
+	uncounted int
 }
 
 func newEventQueue[E any](fd int) eventQueue[E] { return eventQueue[E]{mu: new(sync.Mutex), fd: fd} }
@@ -50,8 +53,14 @@ func count(fd int) {
 func (q *eventQueue[E]) push(e E) {
 	q.mu.Lock()
 	q.events = append(q.events, e)
+	counts := q.looking == 0
+	if !counts {
+		q.uncounted++
+	}
 	q.mu.Unlock()
-	count(q.fd)
+	if counts {
+		count(q.fd)
+	}
 }
 
 // pop takes the first event and calls taken for it, before forget can look.
@@ -205,44 +214,5 @@ func goroce_async_next(handle C.goroce_handle, e *C.struct_goroce_async) C.int {
 		return eNOENT
 	}
 	e.element, e._type = a.element, a.kind
-	return 0
-}
-
-// userChannel is the Go half of an ibv_comp_channel.
-type userChannel struct {
-	events eventQueue[*userCQ]
-}
-
-var channels table[userChannel]
-
-//export goroce_create_channel
-func goroce_create_channel(device C.goroce_handle, fd C.int, handle *C.goroce_handle) C.int {
-	if contexts.get(uint32(device)) == nil {
-		return eINVAL
-	}
-	*handle = C.goroce_handle(channels.put(&userChannel{newEventQueue[*userCQ](int(fd))}))
-	return full(*handle)
-}
-
-//export goroce_destroy_channel
-func goroce_destroy_channel(handle C.goroce_handle) C.int {
-	if channels.drop(uint32(handle)) == nil {
-		return eINVAL
-	}
-	return 0
-}
-
-//export goroce_channel_next
-func goroce_channel_next(handle C.goroce_handle, cookie *C.uint64_t) C.int {
-	ch := channels.get(uint32(handle))
-	if ch == nil {
-		return eINVAL
-	}
-	if !ch.events.pop(func(q *userCQ) {
-		*cookie = q.cookie
-		q.compTaken++
-	}) {
-		return eNOENT
-	}
 	return 0
 }

@@ -58,7 +58,7 @@ func (s *Shard) takeOver() {
 }
 
 // takeOverLocked is takeOver for callers that hold the mutex of the keeper. lapsed says that the
-// seat was lent and nobody sat in it.
+// seat was lent and nobody sat in it, which is a mistake if packets wait.
 func (s *Shard) takeOverLocked(lapsed bool) {
 	k := &s.keeper
 	if k.over || k.off.Load() || s.Background() {
@@ -90,7 +90,10 @@ func (s *Shard) look() {
 		return
 	}
 	s.seatMu.Lock()
-	tick := s.seat.fired(k.polls.Load())
+	tick, mistake := s.seat.fired(k.polls.Load()), s.Lent()
+	if by := s.seat.sleeper(); by != nil {
+		tick, mistake = s.seat.asks(tick, by.Presence())
+	}
 	s.seatMu.Unlock()
 	switch tick {
 	case tickAgain:
@@ -99,7 +102,7 @@ func (s *Shard) look() {
 		s.mu.Unlock()
 		k.timer.Reset(s.patience())
 	case tickTakeOver:
-		s.takeOverLocked(s.Lent())
+		s.takeOverLocked(mistake)
 	}
 }
 
@@ -138,6 +141,7 @@ func (s *Shard) giveUp() {
 	}
 	s.lends = false
 	s.seatMu.Lock()
+	heir = s.open(heir)
 	s.seat.lend(heir, k.polls.Load())
 	s.heir.Store(heir)
 	s.seatMu.Unlock()
@@ -146,7 +150,7 @@ func (s *Shard) giveUp() {
 	if k.over {
 		return
 	}
-	if s.foreign.Load() && !k.off.Load() {
+	if heir == nil && s.foreign.Load() && !k.off.Load() {
 		s.standby.given.Add(1)
 		s.standBy()
 	}

@@ -34,7 +34,7 @@ type lease struct { // under the lock of the shard
 // waits. The signal is nil for one that waits by other means.
 func (l *lease) woke(sig *Signal, alone bool) {
 	l.alone = alone
-	l.other = l.other || sig == nil || l.woken != nil && l.woken != sig
+	l.other = l.other || sig == nil || l.woken != nil && !l.woken.same(sig)
 	l.woken = sig
 }
 
@@ -49,7 +49,7 @@ func (l *lease) handled(packets int) {
 		l.against()
 	case sig == nil:
 		// An acknowledgement by itself.
-	case sig != l.last && !l.alone:
+	case !sig.same(l.last) && !l.alone:
 		l.against()
 		l.last = sig
 	default:

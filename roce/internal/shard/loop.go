@@ -99,7 +99,7 @@ func (s *Shard) judgeLease(n int) {
 	}
 	s.lease.handled(n)
 	s.leaseOver = s.lease.over
-	s.lends = s.lease.lends() && s.Background() && !s.foreign.Load() && !s.keeper.off.Load()
+	s.lends = s.lease.lends() && s.Background() && !s.keeper.off.Load() && s.mayReceive(s.lease.last)
 }
 
 // wokeSomeone is for progress: what came in was waited for. The lock is held.

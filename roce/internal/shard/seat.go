@@ -10,6 +10,7 @@ type seat struct {
 	asleep  bool    // it sleeps in the link, or is about to
 	resting bool    // the timer is not set: getUp asks for it
 	seen    uint32  // looks at the link when the timer was set
+	starved int     // ticks for which the thread that has it got no CPU: see asks
 }
 
 // tick says what to do with the timer after it has fired.
@@ -34,7 +35,7 @@ func (v *seat) revoke() bool {
 // sitDown takes a lent seat for the goroutine that waits for sig, unless another sits there. It
 // reports whether that goroutine may receive.
 func (v *seat) sitDown(sig *Signal) bool {
-	if sig == nil || v.heir == nil || v.taken {
+	if sig == nil || v.heir == nil || v.sleeper() != nil || v.taken {
 		return false
 	}
 	v.heir, v.taken = sig, true
@@ -98,7 +99,9 @@ func (s *Shard) rouse() {
 func (s *Shard) revoke() {
 	s.seatMu.Lock()
 	wake := s.seat.revoke()
-	s.heir.Store(nil)
+	if was := s.heir.Swap(nil); was != nil && was.sleeper != nil {
+		was.sleeper.Forget(s)
+	}
 	s.seatMu.Unlock()
 	if wake {
 		s.link.Wake()

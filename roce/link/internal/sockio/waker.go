@@ -55,6 +55,13 @@ func (w *Waker) Clear() {
 	w.woken.Store(false)
 }
 
+// Take is Clear for who has not polled.
+func (w *Waker) Take() {
+	if w.woken.Load() {
+		w.Clear()
+	}
+}
+
 // Close closes the descriptor. Closing again does nothing.
 func (w *Waker) Close() error {
 	w.mu.Lock()

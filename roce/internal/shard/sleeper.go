@@ -1,0 +1,130 @@
+package shard
+
+import "github.com/goroce/goroce/internal/core"
+
+// This file lends the seat to a thread of a program in another language, which sleeps in poll or
+// epoll_wait until a descriptor can be read: see lease. That descriptor stands for the sockets,
+// too, while the thread has the seat. So a packet wakes the thread, and its next call receives.
+//
+// Nobody knows whether the thread sleeps there or does something else. So a lease ends when the
+// thread has not looked for a period, whatever the reason, and an idle process has no ticks. It was
+// a mistake only if something had come, and the thread was not about to get a CPU.
+
+// SleeperSignal makes a signal that wakes nobody: it says for whom packets are.
+func SleeperSignal(by core.Sleeper) *Signal { return &Signal{sleeper: by} }
+
+// same reports whether one thread waits for both signals.
+func (s *Signal) same(t *Signal) bool {
+	if s == t || s == nil || t == nil || s.sleeper == nil || t.sleeper == nil {
+		return s == t
+	}
+	thread := s.sleeper.Thread()
+	return s.sleeper == t.sleeper || thread != 0 && thread == t.sleeper.Thread()
+}
+
+// mayReceive reports whether who waits for a signal can have the seat. The lock is held.
+func (s *Shard) mayReceive(sig *Signal) bool {
+	if sig.sleeper == nil {
+		return !s.foreign.Load()
+	}
+	if s.pollable != nil && sig.sleeper.Willing() {
+		return true
+	}
+	s.lease.against()
+	s.lease.mistake()
+	return false
+}
+
+// open has the thread that is to have the seat sleep on the sockets, and returns its signal; nil if
+// that is impossible. seatMu and rxMu are held.
+func (s *Shard) open(heir *Signal) *Signal {
+	if heir != nil && heir.sleeper != nil && (s.Closed() || !heir.sleeper.Watch(s, s.pollable.Descriptors())) {
+		return nil // the keeper comes back
+	}
+	return heir
+}
+
+// dismiss takes the seat from a thread that sleeps, since the shard ends.
+func (s *Shard) dismiss() {
+	if h := s.heir.Load(); h != nil && h.sleeper != nil {
+		s.revoke()
+	}
+}
+
+// sleeper returns the thread that has the seat, if one does.
+func (v *seat) sleeper() core.Sleeper {
+	if v.heir == nil {
+		return nil
+	}
+	return v.heir.sleeper
+}
+
+// asks judges a tick of the timer while such a thread has the seat. It reports whether the lease
+// was a mistake.
+func (v *seat) asks(t tick, is core.Presence) (tick, bool) {
+	switch {
+	case t != tickTakeOver:
+		v.starved = 0
+		return t, false
+	case is == core.Starved && v.starved < starvedTicks:
+		v.starved++
+		return tickAgain, false // the keeper would not run earlier
+	}
+	return t, is != core.Idle
+}
+
+// Glance receives for the thread that has the seat until nothing is left: who waits for an edge of
+// the descriptor gets one for what comes later. It implements [core.Lender].
+func (s *Shard) Glance() {
+	for tries := 1; !s.rxMu.TryLock(); tries++ {
+		if !s.Lent() {
+			return
+		}
+		if s.machine.Gosched(); tries%PollYield == 0 {
+			s.machine.Nap(standbyNs)
+		}
+	}
+	defer s.rxMu.Unlock()
+	if !s.Lent() || s.Closed() {
+		return
+	}
+	s.keeper.polls.Add(1)
+	s.sendInTime()
+	s.endPolledAckDelay()
+	s.pollable.Attend()
+	err := error(nil)
+	for looks := 0; err == nil; looks++ {
+		if looks == glanceLooks { // a stream, which the keeper receives beside the program
+			s.mu.Lock()
+			s.lease.against()
+			s.mu.Unlock()
+			s.leaseOver = true
+			break
+		}
+		s.received = 0
+		if _, err = s.progress(s.expectReply); s.received == 0 {
+			break
+		}
+	}
+	s.crowd.woken.Store(0)
+	if err != nil || s.leaseOver || s.link.Blocked() {
+		s.takeOver() // it meets the error again
+	}
+}
+
+// Recall takes the seat back. It implements [core.Lender].
+func (s *Shard) Recall() { s.takeOver() }
+
+// UnattendedBy is Unattended, unless the thread that waits for a signal receives.
+func (s *Shard) UnattendedBy(sig *Signal) {
+	heir := s.heir.Load()
+	if heir != nil && heir.sleeper != nil {
+		if heir.same(sig) {
+			return
+		}
+		s.mu.Lock()
+		s.lease.against() // another thread waits
+		s.mu.Unlock()
+	}
+	s.Unattended()
+}
