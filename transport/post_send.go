@@ -226,7 +226,7 @@ func (qp *QP) checkSendUD(wr *SendWR, n uint64) error {
 		return argError("post send", "ud.ah", "of another protection domain")
 	case wr.AH.e != qp.e:
 		return argError("post send", "ud.ah", "of another engine")
-	case wr.RemoteQPN > ib.QPNMask || wr.RemoteQPN == 0:
+	case wr.RemoteQPN > ib.QPNMask:
 		return argError("post send", "ud.remote_qpn", wr.RemoteQPN.String())
 	case n > uint64(min(qp.mtu, qp.e.mtu.Bytes())):
 		return opErr("post send", ErrMessageTooLong, "%d bytes in one datagram, at most %d", n, min(qp.mtu, qp.e.mtu.Bytes()))

@@ -54,6 +54,11 @@ func TestUDSend(t *testing.T) {
 		require.Equal(t, l.a.data[:c.n], l.b.data[ib.GRHBytes:][:c.n])
 		require.Len(t, completions(l.a.scq), 1)
 	}
+	// eRPC sends to queue pair 0, which nobody has, to see what it sent before complete.
+	require.NoError(t, l.a.qp.PostSend(l.now, &SendWR{ID: 9, Flags: SendSignaled, SGList: []SGE{l.a.at(0, 1)}, AH: ah}))
+	l.run()
+	require.Equal(t, []WC{{ID: 9, Opcode: WCSend, QPN: l.a.qp.Number(), ByteLen: 1}}, completions(l.a.scq))
+	require.EqualValues(t, 1, l.b.e.Counters().DropNoQP)
 }
 
 // A local error stops the send queue alone: SQE. Modify to RTS revives it.

@@ -30,7 +30,7 @@ func (w *window) bound(r *sendWQE) int {
 	if r.length >= longBytes {
 		return w.size << w.long
 	}
-	return w.size
+	return max(w.size, min(minWindow, w.max))
 }
 
 // interval returns the most packets between two AckReqs of r.
@@ -134,14 +134,14 @@ func (w *window) onRun(n int) {
 
 // onLoss halves the window after packets were lost. If it took 3/10, as TCP cubic does, a cubic flow
 // beside it would get a sixth: it loses more often in the same full queue (docs/loss.md).
-func (w *window) onLoss() { w.shrink(2) }
+func (w *window) onLoss() { w.shrink(2, max(minWindow>>w.long, 1)) }
 
 // onTimeout quarters it after no answer came at all. What was doubling doubles on, as nothing was
 // learned of the path.
 func (w *window) onTimeout() {
 	doubling := w.doubling || w.begins
 	w.convict()
-	w.shrink(4)
+	w.shrink(4, minWindow)
 	w.doubling = doubling && !w.ruled
 }
 
@@ -164,12 +164,15 @@ func (w *window) convict() { w.before, w.begins = 0, false }
 // reopen restores an earlier size.
 func (w *window) reopen(size int) { w.size = max(w.size, min(size, w.max)) }
 
-func (w *window) shrink(by int) {
+// shrink divides the window, which stays as large as least if it was. After a loss for want of room
+// packets that travel together count as one here, too: windows of many queue pairs that are four
+// times as large do not fit a short queue. After a silence they may be: nothing shows a full queue.
+func (w *window) shrink(by, least int) {
 	if w.ruled {
 		return
 	}
 	w.doubling, w.idle = false, false
-	w.size = max(w.size/by, min(minWindow, w.max))
+	w.size = max(w.size/by, min(least, w.size))
 	w.acked = 0
 }
 

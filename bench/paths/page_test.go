@@ -97,3 +97,28 @@ func TestNames(t *testing.T) {
 		require.NotEmpty(t, own)
 	}
 }
+
+// The data of the flow beside goes the way that the data of the contender goes, and is counted where it arrives.
+func TestBesideGoesTheSameWay(t *testing.T) {
+	row := pick(func(r *Row) bool { return r.Beside != "" })[0]
+	all := row.contenders()
+	for i := range all {
+		c := &all[i]
+		from := 0
+		if c.Kind == flowRead {
+			from = 1
+		}
+		require.Equal(t, from, c.sender(), c.Name)
+		m := round{runner: &runner{}, row: &row, c: c}
+		v, w := view{}, view{}
+		for e := range w.ends {
+			w.ends[e].Ns = 8e3
+		}
+		w.ends[1-from].Bytes[1] = 7
+		w.link.Lanes[from][RoCE].Data, w.link.Lanes[from][TCP].Data = 5, 5
+		var res Result
+		m.fill(&res, &v, &w)
+		require.EqualValues(t, 7, res.Beside, c.Name)
+		require.Equal(t, 5, res.Data, c.Name)
+	}
+}

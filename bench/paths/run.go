@@ -184,13 +184,13 @@ func (m *round) begin() error {
 	c := m.c
 	a, b := m.ends[0], m.ends[1]
 	if m.row.Beside != "" {
-		if err := m.stream(FlowArgs{Kind: flowTCP, Control: m.row.Beside, Beside: true}, false); err != nil {
+		if err := m.stream(c.sender(), FlowArgs{Kind: flowTCP, Control: m.row.Beside, Beside: true}, false); err != nil {
 			return err
 		}
 	}
 	switch c.Kind {
 	case flowTCP:
-		return m.stream(FlowArgs{Kind: flowTCP, Control: c.Control}, m.row.Small)
+		return m.stream(0, FlowArgs{Kind: flowTCP, Control: c.Control}, m.row.Small)
 	case flowQUIC:
 		return m.beginQUIC()
 	}
@@ -207,7 +207,7 @@ func (m *round) begin() error {
 		}
 	}
 	if c.Kind == flowRSocket {
-		return m.stream(FlowArgs{Kind: flowRSocket}, m.row.Small)
+		return m.stream(0, FlowArgs{Kind: flowRSocket}, m.row.Small)
 	}
 	if m.row.Small {
 		if err := tell(b, "End.Ping", FlowArgs{}); err != nil {
@@ -228,18 +228,18 @@ func (r *Row) ackTimeout() ib.TimeoutCode {
 	return 0
 }
 
-// stream starts a flow over a stream, and small messages over another.
-func (m *round) stream(a FlowArgs, small bool) (err error) {
-	l := ListenArgs{Addr: m.lab.addrs[1], RSocket: a.Kind == flowRSocket, Control: a.Control, Beside: a.Beside}
-	if a.To, err = call[netip.AddrPort](m.ends[1], "End.Listen", l); err != nil {
+// stream starts a flow over a stream from an end to the other, and small messages over another.
+func (m *round) stream(from int, a FlowArgs, small bool) (err error) {
+	l := ListenArgs{Addr: m.lab.addrs[1-from], RSocket: a.Kind == flowRSocket, Control: a.Control, Beside: a.Beside}
+	if a.To, err = call[netip.AddrPort](m.ends[1-from], "End.Listen", l); err != nil {
 		return err
 	}
 	if small {
-		if err := tell(m.ends[0], "End.Ping", a); err != nil {
+		if err := tell(m.ends[from], "End.Ping", a); err != nil {
 			return err
 		}
 	}
-	return tell(m.ends[0], "End.Flow", a)
+	return tell(m.ends[from], "End.Flow", a)
 }
 
 // view is everything at a time.
@@ -279,12 +279,9 @@ func (m *round) fill(res *Result, v, w *view) {
 	rate := func(x, y []Sample, end, flow int) float64 {
 		return float64(y[end].Bytes[flow]-x[end].Bytes[flow]) * 8e3 / float64(y[end].Ns-x[end].Ns)
 	}
-	protocol, lane, trips := RoCE, 0, w.ends[0].Trips
+	protocol, lane, trips := RoCE, m.c.sender(), w.ends[0].Trips
 	switch m.c.Kind {
-	case flowWrite:
-		res.Mbps = rate(v.ends[:], w.ends[:], 0, 0)
-	case flowRead:
-		lane = 1
+	case flowWrite, flowRead:
 		res.Mbps = rate(v.ends[:], w.ends[:], 0, 0)
 	case flowRSocket:
 		res.Mbps = rate(v.ends[:], w.ends[:], 1, 0)
@@ -296,7 +293,7 @@ func (m *round) fill(res *Result, v, w *view) {
 		res.Mbps = rate(v.quic[:], w.quic[:], 1, 0)
 	}
 	if m.row.Beside != "" {
-		res.Beside = rate(v.ends[:], w.ends[:], 1, 1)
+		res.Beside = rate(v.ends[:], w.ends[:], 1-lane, 1)
 	}
 	n := w.link.Lanes[lane][protocol].minus(v.link.Lanes[lane][protocol])
 	res.Dropped, res.Lost, res.Data, res.Repeats, res.Needless, res.Marked = n.Overflow, n.Lost, n.Data, n.Repeats, n.Needless, n.Marked

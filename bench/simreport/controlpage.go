@@ -132,8 +132,9 @@ The most is %.0f Mb/s where the path has 200.
 	c.p(`
 ## Beside a TCP flow
 
-One flow of each, over 10 seconds after the first. TCP is a model of what decides how much is on its way: cubic as RFC 9438 has
-it, and version 1 of BBR.
+One flow of each, over 10 seconds after the first; packets leave in runs. TCP is a model of what decides how much is on its way, and in
+which bursts it leaves: cubic as RFC 9438 has it, and version 1 of BBR. Beside BBR, which goes by no loss, TCP cubic has no third either
+([docs/bench/paths](../bench/paths/README.md#beside-a-tcp-flow)).
 
 | path | control | Mb/s | of TCP | dropped | queue p50 | p99 |
 |---|---|---|---|---|---|---|`)
@@ -142,7 +143,7 @@ it, and version 1 of BBR.
 			rtt   int64
 			queue int
 		}{{1, 100}, {10, 300}} {
-			s := Path{Rate: 200 * cc.Mbps, Queue: x.queue, Beside: beside, DurationNs: 11000 * Millisecond, WarmupNs: 1000 * Millisecond}
+			s := Path{Rate: 200 * cc.Mbps, Queue: x.queue, Beside: beside, Runs: true, DurationNs: 11000 * Millisecond, WarmupNs: 1000 * Millisecond}
 			for _, op := range []verbs.WROpcode{verbs.WRWrite, verbs.WRRead} {
 				c.play(fmt.Sprintf("%s, %d ms, queue %d", beside, x.rtt, x.queue)+opNames[op], s, 1, op, 0, x.rtt*Millisecond)
 			}
@@ -183,8 +184,7 @@ round trips has a target of 20 us there: what a target has to be longer than is 
 	c.p(`
 ## Why it is not the default
 
-Without stalls or others it fills the path with a tenth of the queue, where the window alone fills all of it, as TCP does. Beside BBR it
-has a third. But a flow whose processes stall for milliseconds has an eighth less than without, and more on machines that are
+Without stalls or others it fills the path with a tenth of the queue, where the window alone fills all of it, as TCP does. But a flow whose processes stall for milliseconds has an eighth less than without, and more on machines that are
 busier: over the link in user space of docs/bench/paths, which has two processors for both ends and the link, it has 148 Mb/s where the window alone
 has 182, because what waits for processors looks like a slower path. 16 flows that do not begin at once are equal only after seconds.`)
 	return map[string][]byte{"control.md": c.b.Bytes()}, c.err

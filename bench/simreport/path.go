@@ -96,7 +96,7 @@ func RunPath(s *Path) (*PathResult, error) {
 		res.Total += res.Goodput[i]
 	}
 	if r.tcp != nil {
-		res.Beside = float64((r.tcp.delivered-tcp0)*int64(pathMTU.Bytes())) * 8000 / span
+		res.Beside = float64((r.tcp.delivered-tcp0)*tcpPayload) * 8000 / span
 	}
 	res.Queue = r.neck.QueueStats()
 	res.Utilization = res.Queue.Utilization()

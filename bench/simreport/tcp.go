@@ -16,9 +16,13 @@ const (
 	BBR   = "bbr"   // Cardwell et al., 2016: version 1
 )
 
-// tcp is a model of a TCP flow that always has something to send: packets as long as ours, each
+// tcp is a model of a TCP flow that always has something to send: packets of 1,448 bytes, each
 // acknowledged by itself, and lost if three behind it have come. What was lost is not sent again
 // but counts as more data. It has what decides how much is on its way, and nothing else of TCP.
+//
+// Packets leave in bursts, as from Linux, and what BBR has on its way includes three of them. Where
+// the queue is short this decides who has what: without, a window alone had 175 of 185 Mb/s beside
+// BBR on a path of 200 Mb/s, 1 ms and 100 packets, and over the link in user space it has 28.
 type tcp struct {
 	control  string
 	f        *sim.Fabric
@@ -35,6 +39,7 @@ type tcp struct {
 	delivered int64 // packets
 	at        int64 // when the last of them was
 	cwnd      float64
+	smoothed  int64 // ns: round trip
 
 	// Cubic.
 	ssthresh, most, reno float64
@@ -64,10 +69,14 @@ type tcpPacket struct {
 	done            bool
 }
 
-const tcpHeaderBytes = ib.BTHBytes + 8
+const (
+	tcpHeaderBytes = ib.BTHBytes + 8
+	tcpPayload     = 1448
+	tcpMostBurst   = 65000 / tcpPayload // packets
+)
 
 func newTCP(control string, f *sim.Fabric, from, to *sim.Link) (*tcp, error) {
-	x := &tcp{control: control, f: f, from: from, to: to, payload: make([]byte, pathMTU.Bytes()), cwnd: 10, ssthresh: math.Inf(1)}
+	x := &tcp{control: control, f: f, from: from, to: to, payload: make([]byte, tcpPayload), cwnd: 10, ssthresh: math.Inf(1)}
 	if control != Cubic && control != BBR {
 		return nil, fmt.Errorf("no model of TCP %q", control)
 	}
@@ -129,6 +138,10 @@ func (x *tcp) ack(now int64, psn uint64) {
 	x.flying--
 	x.delivered++
 	x.at = now
+	if x.smoothed == 0 {
+		x.smoothed = now - p.at
+	}
+	x.smoothed += (now - p.at - x.smoothed) / 8
 	if x.control == BBR {
 		x.sample(now, p)
 	} else {
@@ -248,7 +261,29 @@ func (x *tcp) limits() (window, rate float64) {
 	case 1:
 		gain = 0.75
 	}
-	return max(2*x.bdp(), 4), gain * bw
+	return max(2*x.bdp(), 4) + 3*burstOf(gain*bw), gain * bw
+}
+
+// burstOf is how many packets leave at a time at a rate: those of a millisecond.
+func burstOf(rate float64) float64 { return min(max(rate/1024, 2), tcpMostBurst) }
+
+// burst is how many packets leave now: more than that where round trips are short, and for cubic no
+// more than a third of the window, for which it waits.
+func (x *tcp) burst(rate float64, room int) int {
+	n := 1
+	paced := rate > 0
+	if !paced && x.least > 0 {
+		rate = 1.2 * x.cwnd * 1e9 / float64(max(x.smoothed, x.least))
+	}
+	if rate > 0 {
+		n = int(min(burstOf(rate)+float64(int(65536)>>min(x.least/512_000, 32))/tcpPayload, tcpMostBurst))
+	}
+	if !paced {
+		if n = min(n, max(int(x.cwnd/3), 1)); n > room && x.flying > 0 {
+			return 0
+		}
+	}
+	return min(n, room)
 }
 
 // send sends what may be.
@@ -259,7 +294,8 @@ func (x *tcp) send() {
 	}
 	for {
 		window, rate := x.limits()
-		if x.flying >= int(window) {
+		burst := x.burst(rate, int(window)-x.flying)
+		if burst <= 0 {
 			return
 		}
 		if rate > 0 {
@@ -270,15 +306,17 @@ func (x *tcp) send() {
 				}
 				return
 			}
-			x.nextAt = max(x.nextAt, now-1e6) + int64(1e9/rate)
+			x.nextAt = max(x.nextAt, now-1e6) + int64(float64(burst)*1e9/rate)
 		}
 		if x.flying == 0 {
 			x.at = now
 		}
-		psn := x.una + uint64(len(x.sent))
-		x.sent = append(x.sent, tcpPacket{at: now, delivered: x.delivered, deliveredAt: x.at})
-		x.flying++
-		x.put(x.from, &x.there, psn, x.payload)
+		for range burst {
+			psn := x.una + uint64(len(x.sent))
+			x.sent = append(x.sent, tcpPacket{at: now, delivered: x.delivered, deliveredAt: x.at})
+			x.flying++
+			x.put(x.from, &x.there, psn, x.payload)
+		}
 	}
 }
 

@@ -103,7 +103,7 @@ func (c *Conn) growSend(need int) {
 // nextSend returns the buffer that growSend would switch to: the current one if there is no larger
 // one.
 func (c *Conn) nextSend(need int) int {
-	if !c.cfg.growSend {
+	if snd := &c.s.snd; !c.cfg.growSend || snd.hold > 0 && snd.hold <= snd.buf.size {
 		return c.out
 	}
 	for i := c.out + 1; i < len(sendSizes); i++ {

@@ -177,6 +177,16 @@ func (c *Conn) tryWriting(op string, f func() (int, error)) (int, error) {
 	return n, c.tried(op, err)
 }
 
+// HoldAtMost bounds what the send buffer takes of data that the peer's program has no room for, as
+// SO_SNDBUF does for a TCP connection that is there already.
+func (c connCore) HoldAtMost(n int) {
+	if c.valid() {
+		c.mu.Lock()
+		c.s.snd.hold = max(n, minSendBuffer)
+		c.mu.Unlock()
+	}
+}
+
 // TryCloseWrite is CloseWrite without waiting: it returns syscall.EAGAIN if the peer cannot be told
 // now, and must then be called again. In any case nothing can be written any more.
 func (c connCore) TryCloseWrite() error {

@@ -46,6 +46,47 @@ func (w *waker) until(t testing.TB, so func(core.Readiness) bool) {
 func readable(r core.Readiness) bool { return r.Readable }
 func writable(r core.Readiness) bool { return r.Writable }
 
+// The send buffer of a connection that is there takes no more than it may hold, and all arrives.
+func TestHoldAtMost(t *testing.T) {
+	for _, hold := range []int{1, 8192, 1 << 20} {
+		c, s := udpNetwork(t).pair(t, Config{})
+		core.Open(c).HoldAtMost(hold)
+		cw := newWaker(c)
+		data := randomBytes(1, 3<<20)
+		n, full := 0, false
+		for !full {
+			cw.until(t, func(r core.Readiness) bool {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				full = !r.Writable && c.s.snd.stages() // not only until the peer's adapter has more
+				return full || r.Writable
+			})
+			k, err := core.Open(c).TryWrite(data[n:])
+			require.True(t, err == nil || err == syscall.EAGAIN)
+			n += k
+		}
+		most := max(hold, minSendBuffer) + defaultBuffer
+		require.LessOrEqual(t, n, most)
+		require.Greater(t, n, most/2)
+		sent := make(chan error, 1)
+		go func() {
+			var err error
+			for n < len(data) && (err == nil || err == syscall.EAGAIN) {
+				cw.until(t, writable)
+				var k int
+				k, err = core.Open(c).TryWrite(data[n:])
+				n += k
+			}
+			sent <- err
+		}()
+		got := make([]byte, len(data))
+		_, err := io.ReadFull(s, got)
+		require.NoError(t, err)
+		require.NoError(t, <-sent)
+		require.True(t, bytes.Equal(data, got))
+	}
+}
+
 // Two programs that never wait in a call move more than all buffers hold, to the end.
 func TestTry(t *testing.T) {
 	for name, n := range map[string]*network{"udp": udpNetwork(t), "2 shards": shardedNetwork(t)} {

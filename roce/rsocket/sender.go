@@ -18,6 +18,8 @@ type sender struct {
 	buf   sendBuffer
 	most  int // the most bytes of a message
 
+	// hold is how many bytes may be staged, if fewer than the send buffer takes; 0 is no limit.
+	hold int
 	// staged counts the last bytes of the send buffer, which wait for credit or a grant. Later
 	// writes wait behind them.
 	staged int
@@ -97,8 +99,11 @@ func (s *sender) stages() bool {
 
 // stageable returns how many of the wanted bytes the send buffer takes, to be sent later.
 func (s *sender) stageable(want int) int {
-	free := s.buf.free()
-	if free < min(want, s.buf.low()) {
+	free, low := s.buf.free(), s.buf.low()
+	if s.hold > 0 {
+		free, low = min(free, s.hold-s.staged), min(low, s.hold/4)
+	}
+	if free < min(want, low) {
 		return 0
 	}
 	return min(want, free, s.most)

@@ -59,7 +59,7 @@ type SendWR struct {
 	FlushType   ib.FETH // ib.FlushGlobalVisibility or ib.FlushPersistence or both, with ib.FlushRange or ib.FlushMR
 
 	AH         *AH     // the path to the peer, of the domain of the queue pair (wr.ud.ah)
-	RemoteQPN  ib.QPN  // of the peer; ib.QPNMulticast for a group (remote_qpn)
+	RemoteQPN  ib.QPN  // of the peer; ib.QPNMulticast for a group; at 0 nobody receives (remote_qpn)
 	RemoteQKey ib.QKey // of the peer; if its top bit is set, this queue pair's own is sent instead (remote_qkey)
 
 	Bind BindMW // what WRBindMW binds; see also [QP.BindMW]

@@ -25,7 +25,7 @@ var machines = map[string]machine{
 }
 
 // libraryFiles are what "make verbs" makes for "roce run".
-var libraryFiles = []string{"goroce_will", "libgoroce.so", "libgoroce_hook.so", "libibverbs.so.1", "librdmacm.so.1", "librspreload.so"}
+var libraryFiles = []string{"goroce_will", "libgoroce.so", "libgoroce_hook.so", "libibverbs.so", "libibverbs.so.1", "librdmacm.so", "librdmacm.so.1", "librspreload.so"}
 
 // sysrootRecipe changes with the packages below.
 const sysrootRecipe = 1

@@ -70,7 +70,7 @@ func cmErrno(err error) C.int {
 		return C.int(syscall.ENETUNREACH)
 	case errors.Is(err, verbs.ErrUnreachable), errors.Is(err, verbs.ErrPeerGone):
 		return C.int(syscall.ETIMEDOUT) // the kernel's for a DREQ that nobody answers
-	case errors.As(err, &reason):
+	case errors.As(err, &reason), errors.Is(err, verbs.ErrConnRefused): // the latter by a host without a RoCE process
 		return C.int(syscall.ECONNREFUSED)
 	case errors.Is(err, verbs.ErrClosed):
 		return C.int(syscall.ENODEV)

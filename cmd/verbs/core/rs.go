@@ -3,6 +3,8 @@ package main
 /*
 #include <poll.h>
 #include "../include/goroce_rs.h"
+
+extern struct goroce_rs_behind goroce_rs_behind;
 */
 import "C"
 
@@ -247,11 +249,13 @@ func closeBehind(c *rsocket.Conn) error {
 	}
 	rsBehind.conns[c] = struct{}{}
 	rsBehind.mu.Unlock()
+	atomic.AddUint32((*uint32)(&C.goroce_rs_behind.sockets), 1) // for an _exit that comes next
 	go func() {
 		tick := time.NewTicker(rsAsk)
 		defer tick.Stop()
 		for end := time.Now().Add(rsLinger); core.Open(c).TryDisconnect() == syscall.EAGAIN && time.Now().Before(end); {
 			core.Open(c).ReadyOrNotify()
+			atomic.AddUint32((*uint32)(&C.goroce_rs_behind.beat), 1)
 			select {
 			case <-looked:
 			case <-tick.C:
@@ -262,6 +266,7 @@ func closeBehind(c *rsocket.Conn) error {
 		rsBehind.mu.Lock()
 		delete(rsBehind.conns, c)
 		rsBehind.mu.Unlock()
+		atomic.AddUint32((*uint32)(&C.goroce_rs_behind.sockets), ^uint32(0))
 	}()
 	return nil
 }
@@ -293,8 +298,14 @@ func goroce_rs_set_option(handle C.goroce_handle, option C.int, value C.int64_t)
 
 // setOption sets an option of a socket, whose lock is held.
 func (s *rsSocket) setOption(option C.int, v int) C.int {
-	if s.datagram != nil && s.datagram.conn != nil && option != C.GOROCE_RS_KEEPALIVE {
-		return eINVAL // it has its queues, and its port
+	if s.datagram != nil && s.datagram.conn != nil {
+		switch option {
+		case C.GOROCE_RS_KEEPALIVE:
+		case C.GOROCE_RS_REUSE:
+			return 0 // too late, which is no error for UDP: libuv sets it once more
+		default:
+			return eINVAL // it has its queues, and its port
+		}
 	}
 	switch option {
 	case C.GOROCE_RS_KEEPALIVE:
@@ -317,7 +328,11 @@ func (s *rsSocket) setOption(option C.int, v int) C.int {
 		s.onlyV6 = v != 0
 		return 0
 	}
-	if s.state == rsConnecting || s.state == rsConnected {
+	switch {
+	case s.state == rsConnected && option == C.GOROCE_RS_SNDBUF:
+		core.Open(s.conn).HoldAtMost(v)
+		return 0
+	case s.state == rsConnecting || s.state == rsConnected:
 		return eINVAL // it has its queues already
 	}
 	switch option {

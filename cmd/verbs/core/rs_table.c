@@ -2,6 +2,8 @@
 #include "../include/goroce_rs.h"
 #include "_cgo_export.h"
 
+struct goroce_rs_behind goroce_rs_behind;
+
 // The exported functions have no const.
 #define F(name) .name = (void *)goroce_rs_##name
 static const struct goroce_rs table = {
@@ -9,6 +11,7 @@ static const struct goroce_rs table = {
 	.size = sizeof(struct goroce_rs),
 	F(create), F(bind), F(listen), F(accept), F(connect), F(connected), F(recv), F(send), F(ready), F(forget),
 	F(shutdown), F(close), F(name), F(set_option), F(path_mtu), F(iomap), F(iounmap), F(iowrite), F(recv_from), F(send_to), F(mirror),
+	.behind = &goroce_rs_behind,
 };
 
 const struct goroce_rs *goroce_rs_table(void) { return &table; }

@@ -10,7 +10,7 @@
 #include "goroce_core.h"
 
 /* Counts the changes of this file: both halves have to be of one build. */
-#define GOROCE_RS_VERSION 5
+#define GOROCE_RS_VERSION 6
 
 /* A bit of ready beside those of poll(2): the peer's adapter has all that was written. */
 #define GOROCE_RS_DRAINED 0x10000
@@ -79,6 +79,14 @@ struct goroce_rs {
 	 * after close. Negative ones end it.
 	 */
 	int (*mirror)(goroce_handle socket, int mine, int far);
+	/* behind: what close has left to follow. */
+	const struct goroce_rs_behind *behind;
+};
+
+/* What follows sockets that were closed, to be read at any time. */
+struct goroce_rs_behind {
+	uint32_t sockets; /* 0: their peers have all */
+	uint32_t beat;	  /* counts while they are looked after */
 };
 
 typedef const struct goroce_rs *goroce_rs_table_fn(void);

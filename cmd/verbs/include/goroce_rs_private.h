@@ -11,4 +11,7 @@ void goroce_rs_release(int fd);
 /* goroce_rs_mirror makes the descriptor of an rsocket one for epoll: 0, or -1 with errno. */
 int goroce_rs_mirror(int fd);
 
+/* goroce_rs_exit is _exit, when what follows sockets that were closed has arrived. */
+__attribute__((noreturn)) void goroce_rs_exit(int status);
+
 #endif

@@ -27,7 +27,7 @@ EXPORT int ibv_destroy_ah(struct ibv_ah *ah)
 	int e = 0;
 	if (!shim_of_parent(ah->context)) {
 		shim_meet();
-		e = core->destroy_ah(ah->handle);
+		e = set_errno(core->destroy_ah(ah->handle));
 	}
 	if (!e) {
 		shim_drop(&((struct shim_ah *)ah)->link);

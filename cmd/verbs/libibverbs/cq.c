@@ -184,7 +184,7 @@ EXPORT int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 	ENTER_INT(cq->context);
 	struct shim_cq *q = to_cq(cq);
 	shim_cq_lock(q); // nobody looks at the ring while it is replaced
-	int e = core->resize_cq(q->handle, &cqe, &q->ring);
+	int e = set_errno(core->resize_cq(q->handle, &cqe, &q->ring));
 	if (!e)
 		cq->cqe = cqe;
 	shim_cq_unlock(q);
@@ -226,7 +226,7 @@ EXPORT int ibv_destroy_cq(struct ibv_cq *cq)
 	if (!shim_of_parent(cq->context)) {
 		shim_meet();
 		uint32_t comp = 0, async = 0;
-		int e = core->destroy_cq(q->handle, &comp, &async);
+		int e = set_errno(core->destroy_cq(q->handle, &comp, &async));
 		if (e)
 			return e;
 		shim_wait_acks(&cq->mutex, &cq->cond, &cq->comp_events_completed, comp);

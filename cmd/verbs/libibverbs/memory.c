@@ -23,7 +23,7 @@ EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 	int e = 0;
 	if (!shim_of_parent(pd->context)) {
 		shim_meet();
-		e = core->dealloc_pd(pd->handle);
+		e = set_errno(core->dealloc_pd(pd->handle));
 	}
 	if (!e) {
 		shim_drop(&((struct shim_pd *)pd)->link);
@@ -105,7 +105,7 @@ EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 	int e = 0;
 	if (!shim_of_parent(mr->context)) {
 		shim_meet();
-		e = core->dereg_mr(mr->handle);
+		e = set_errno(core->dereg_mr(mr->handle));
 	}
 	if (!e) {
 		shim_drop(&((struct shim_mr *)mr)->link);
@@ -138,7 +138,7 @@ int shim_dealloc_mw(struct ibv_mw *mw)
 	int e = 0;
 	if (!shim_of_parent(mw->context)) {
 		shim_meet();
-		e = core->dealloc_mw(mw->handle);
+		e = set_errno(core->dealloc_mw(mw->handle));
 	}
 	if (!e) {
 		shim_drop(&((struct shim_mw *)mw)->link);

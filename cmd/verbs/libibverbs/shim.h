@@ -264,11 +264,19 @@ int shim_query_rt_values(struct ibv_context *c, struct ibv_values_ex *v);
 int shim_eventfd(void);
 void shim_wait_acks(pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *completed, uint32_t reported);
 
-/* set_errno makes the result of a function that returns an errno that of one that returns NULL. */
+/* null_errno makes the result of a function that returns an errno that of one that returns NULL. */
 static inline void *null_errno(int e)
 {
 	errno = e;
 	return NULL;
+}
+
+/* set_errno leaves in errno what a function returns, as a call of the kernel does: programs print it. */
+static inline int set_errno(int e)
+{
+	if (e)
+		errno = e;
+	return e;
 }
 
 #endif

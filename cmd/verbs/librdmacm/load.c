@@ -3,7 +3,11 @@
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
+
+#include "../include/goroce_rs_private.h"
 
 #define WILL_NAME "goroce_will"
 
@@ -92,6 +96,32 @@ static void in_child(void)
 }
 
 __attribute__((constructor)) static void watch_forks(void) { pthread_atfork(before_fork, after_fork, in_child); }
+
+#define LOOK_MS 5
+#define STUCK_LOOKS 200 // of which none finds that the Go half goes on: a second
+
+// What a program wrote to a socket and closed goes on to the peer when nothing of the program is left: so TCP has it. Here nobody else has
+// the data, so _exit waits, as exit does. The program may call it in a handler of a signal, and in a child without memory of its own.
+EXPORT void goroce_rs_exit(int status)
+{
+	const struct goroce_rs *r = rs;
+	if (r && getpid() == loaded_in) {
+		uint32_t last = 0;
+		for (int still = 0; still < STUCK_LOOKS && __atomic_load_n(&r->behind->sockets, __ATOMIC_ACQUIRE); still++) {
+			const struct timespec pause = {0, LOOK_MS * 1000000};
+			nanosleep(&pause, NULL);
+			uint32_t now = __atomic_load_n(&r->behind->beat, __ATOMIC_RELAXED);
+			if (now != last)
+				still = 0;
+			last = now;
+		}
+	}
+	for (;;)
+		syscall(SYS_exit_group, status);
+}
+
+EXPORT void _exit(int status) { goroce_rs_exit(status); }
+EXPORT void _Exit(int status) { goroce_rs_exit(status); }
 
 // finish tells the peers that the process ends, as the kernel would. The child of a fork has none.
 __attribute__((destructor)) static void finish(void)

@@ -31,6 +31,7 @@
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -191,6 +192,9 @@ EXPORT int close(int fd)
 	rspreload_epoll_forget(fd);
 	return rclose(fd);
 }
+
+EXPORT void _exit(int status) { goroce_rs_exit(status); }
+EXPORT void _Exit(int status) { goroce_rs_exit(status); }
 
 EXPORT int getpeername(int fd, struct sockaddr *a, socklen_t *len)
 {
@@ -473,6 +477,30 @@ EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
 {
 	return ours(fd) ? rspreload_epoll_ctl(epfd, op, fd, event) : LIBC(epoll_ctl)(epfd, op, fd, event);
 }
+
+/*
+ * System calls by number. libuv closes in this way. It also has a ring of io_uring to change its epoll set by, and does without one
+ * that it does not get: the kernel knows nothing of rsockets. A program of which no socket is one of ours has its rings.
+ */
+EXPORT long syscall(long number, ...)
+{
+	long a[6];
+	va_list args;
+	va_start(args, number);
+	for (int i = 0; i < 6; i++)
+		a[i] = va_arg(args, long);
+	va_end(args);
+	if (number == SYS_close && ours((int)a[0]))
+		return close((int)a[0]);
+	if (number == SYS_io_uring_setup && (rspreload_wanted(AF_INET, SOCK_STREAM) || rspreload_wanted(AF_INET6, SOCK_STREAM))) {
+		errno = ENOSYS;
+		return -1;
+	}
+	return LIBC(syscall)(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
+/* Looked for at the start, since dlsym may wait for a thread that the child of a fork does not have. */
+__attribute__((constructor)) static void find_syscall(void) { (void)LIBC(syscall); }
 
 /* Descriptors. */
 

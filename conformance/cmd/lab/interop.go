@@ -21,7 +21,7 @@ import (
 // conformance/out/interop.json.
 func interop(t *tool, args []string) error {
 	r := &runner{links: peer.Links(), logf: t.logf, report: new(matrix.Report)}
-	t.Var((*list)(&r.links), "link", "comma-separated links to run on")
+	t.Var((*list)(&r.links), "link", "comma-separated links to run on, each alone or with a suite, as in xdp:trixie: then only against that suite's kernel")
 	suites := t.suites(lab.Suites, "Debian suites whose kernels to run against")
 	quick := t.Bool("quick", false, "run a subset, the same on each link")
 	full := t.String("full", "", "comma-separated links to run everything on, each alone or with a suite, as in udp:trixie; others run the subset of -quick; empty means all, or none with -quick")
@@ -37,14 +37,14 @@ func interop(t *tool, args []string) error {
 	if err := t.parseAlone(args); err != nil {
 		return err
 	}
+	r.suites = *suites
 	var err error
-	if r.full, err = fullOn(*full, *quick, *suites); err == nil {
-		err = checkLinks(r.links)
+	if r.full, err = fullOn(*full, *quick, r.suites); err == nil {
+		err = checkPlaces("-link", r.links, r.suites)
 	}
 	if err != nil {
 		return usageError{err}
 	}
-	r.suites = *suites
 	lab.Enter(func(ctx context.Context) error {
 		if r.verbs {
 			if err := prepareVerbs(ctx, r.suites, t.logf); err != nil {
@@ -83,8 +83,7 @@ func interop(t *tool, args []string) error {
 }
 
 func firstLine(s string) string {
-	s, _, _ = strings.Cut(s, "\n")
-	return s
+	return strings.SplitN(s, "\n", 2)[0]
 }
 
 // prepareGuests makes the images. All must be there: a table with one kernel missing would look as
@@ -92,8 +91,8 @@ func firstLine(s string) string {
 func prepareGuests(ctx context.Context, suites []string, logf func(string, ...any)) error {
 	images, errs := lab.Prepare(ctx, suites, logf)
 	for _, s := range suites {
-		if err := errs[s]; err != nil {
-			return fmt.Errorf("no guest of suite %s: %w", s, err)
+		if errs[s] != nil {
+			return fmt.Errorf("no guest of suite %s: %w", s, errs[s])
 		}
 	}
 	for _, im := range images {
@@ -102,14 +101,23 @@ func prepareGuests(ctx context.Context, suites []string, logf func(string, ...an
 	return nil
 }
 
-// checkLinks fails if one of the names is that of no link.
-func checkLinks(names []string) error {
-	for _, name := range names {
-		if err := peer.CheckLink(name); err != nil {
+// checkPlaces fails if one of an option's places is no link, or no link with one of the suites, as in udp:trixie.
+func checkPlaces(option string, places, suites []string) error {
+	for _, at := range places {
+		link, suite, one := strings.Cut(at, ":")
+		if err := peer.CheckLink(link); err != nil {
 			return err
+		}
+		if one && !slices.Contains(suites, suite) {
+			return fmt.Errorf("%s %s: the suites of this run are %s", option, at, strings.Join(suites, ", "))
 		}
 	}
 	return nil
+}
+
+// isAmong reports whether a link with a suite is one of the places.
+func isAmong(places []string, link, suite string) bool {
+	return slices.Contains(places, link) || slices.Contains(places, link+":"+suite)
 }
 
 // fullOn makes a predicate of the links, and the suites on them, to run everything on from the options.
@@ -120,24 +128,23 @@ func fullOn(full string, quick bool, suites []string) (func(link, suite string) 
 	if quick {
 		return nil, errors.New("-quick runs everything on no link, and -full on some")
 	}
-	where := strings.Split(full, ",")
-	for _, at := range where {
-		link, suite, one := strings.Cut(at, ":")
-		if err := peer.CheckLink(link); err != nil {
-			return nil, err
-		}
-		if one && !slices.Contains(suites, suite) {
-			return nil, fmt.Errorf("-full %s: the suites of this run are %s", at, strings.Join(suites, ", "))
+	at := strings.Split(full, ",")
+	return func(link, suite string) bool { return isAmong(at, link, suite) }, checkPlaces("-full", at, suites)
+}
+
+// linksTo returns the links to run on against a suite's kernel.
+func (r *runner) linksTo(suite string) (names []string) {
+	for _, at := range r.links {
+		if name, _, _ := strings.Cut(at, ":"); isAmong(r.links, name, suite) && !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
-	return func(link, suite string) bool {
-		return slices.Contains(where, link) || slices.Contains(where, link+":"+suite)
-	}, nil
+	return names
 }
 
 // split parts the links into those that everything is run on against a suite's kernel, and those that run the subset.
 func (r *runner) split(suite string) (full, subset []string) {
-	for _, link := range r.links {
+	for _, link := range r.linksTo(suite) {
 		if r.full(link, suite) {
 			full = append(full, link)
 		} else {
@@ -165,11 +172,9 @@ func (r *runner) writeMarkdown(path string) error {
 			fmt.Fprintf(&b, ", of which %s ran a subset against %s's kernel", strings.Join(subset, ", "), suite)
 		}
 	}
-	fmt.Fprintln(&b, ".")
-	fmt.Fprintln(&b, "The role is goroce's; numbers count the variants (sizes, path MTUs, address families, packets hit)")
+	fmt.Fprintln(&b, ".\nThe role is goroce's; numbers count the variants (sizes, path MTUs, address families, packets hit)")
 	fmt.Fprintln(&b, "of a line, and are those of each link: where links differ, the line says how. Each row by itself is in")
-	fmt.Fprintln(&b, "`conformance/out/interop.json` after a run.")
-	fmt.Fprintln(&b)
+	fmt.Fprint(&b, "`conformance/out/interop.json` after a run.\n\n")
 	for _, s := range r.suites {
 		if im, err := lab.OpenImage(s); err == nil {
 			fmt.Fprintf(&b, "- %s: Debian %s, kernel %s, with that suite's rdma-core and perftest\n", im.KernelMajorMinor(), im.Suite, im.Version)

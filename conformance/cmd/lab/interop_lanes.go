@@ -53,7 +53,7 @@ func (r *runner) goroceAgainst(ctx context.Context, l *lab.Lab, targets []*targe
 			}
 			x := lane{t: t, at: at, bin: bin, lab: l, firstPort: matrix.DefaultPort + i*matrix.PortRange}
 			runs = append(runs, func() error {
-				for _, link := range r.links {
+				for _, link := range r.linksTo(t.im.Suite) {
 					err := t.untilItLives(ctx, r.report, func(v *life, rows *matrix.Report) error {
 						x := x
 						x.life, x.report = v, rows

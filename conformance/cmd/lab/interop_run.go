@@ -16,7 +16,7 @@ import (
 
 // runner runs the matrix.
 type runner struct {
-	links    []string
+	links    []string // each a link, or a link and a suite: udp:trixie
 	suites   []string
 	full     func(link, suite string) bool // everything is run on a link against a suite's kernel; otherwise the subset of -quick
 	self     bool

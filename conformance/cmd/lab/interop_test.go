@@ -36,3 +36,10 @@ func TestFullOn(t *testing.T) {
 		require.Equal(t, c.packet, full("packet", "trixie"), "%+v", c)
 	}
 }
+
+func TestLinksTo(t *testing.T) {
+	r := &runner{links: []string{"udp", "packet:bookworm", "xdp:trixie", "udp:trixie"}}
+	require.Equal(t, []string{"udp", "packet"}, r.linksTo("bookworm"))
+	require.Equal(t, []string{"udp", "xdp"}, r.linksTo("trixie"))
+	require.NoError(t, checkPlaces("-link", r.links, []string{"bookworm", "trixie"}))
+}

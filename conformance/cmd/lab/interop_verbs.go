@@ -79,7 +79,7 @@ func (r *runner) verbsAgainst(ctx context.Context, l *lab.Lab, targets []*target
 		if err != nil {
 			return err
 		}
-		for _, link := range r.links {
+		for _, link := range r.linksTo(t.im.Suite) {
 			err := t.untilItLives(ctx, r.report, func(v *life, rows *matrix.Report) error {
 				env := &matrix.Env{
 					Wire: l.Wire, Report: rows, Kernel: t.name(), Link: link, Full: r.full(link, t.im.Suite), OnlyTool: r.onlyTool,

@@ -24,6 +24,7 @@ type keeper struct {
 	off        atomic.Bool   // for tests: it never takes over
 	eager      atomic.Uint32 // polls while the goroutine was at work, since the last wait
 	attention  attention     // of a program in another language
+	put        putOff        // whether a thread of that program was, since the last look; under mu
 
 	mu      sync.Mutex // taken before the lock of the shard
 	timer   *time.Timer
@@ -95,6 +96,10 @@ func (s *Shard) look() {
 		tick, mistake = s.seat.asks(tick, by.Presence())
 	}
 	s.seatMu.Unlock()
+	if s.foreign.Load() && k.put.looks(s) && tick == tickTakeOver {
+		tick = tickAgain
+		s.standBy()
+	}
 	switch tick {
 	case tickAgain:
 		s.mu.Lock()

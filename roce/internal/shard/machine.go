@@ -1,6 +1,9 @@
 package shard
 
 import (
+	"bytes"
+	"fmt"
+	"os"
 	"runtime"
 	"runtime/metrics"
 	"sync"
@@ -28,6 +31,10 @@ type machine interface {
 	ProcessUsage() (ran, slept, preempted int64)
 	// ThreadUsage is the same of the calling thread, and which that is; 0 if there is no telling.
 	ThreadUsage() (thread int, ran, slept, preempted int64)
+	// ThreadRan is the CPU time of a thread of the process, ns. ThreadReady reports whether the
+	// thread runs, or would if it had a CPU; false if there is no telling.
+	ThreadRan(thread int) int64
+	ThreadReady(thread int) bool
 	// Runnable reports whether goroutines of this process are ready to run, and do not. Only one
 	// goroutine calls it at a time.
 	Runnable() bool
@@ -84,6 +91,21 @@ func (*computer) ThreadUsage() (thread int, ran, slept, preempted int64) {
 	}
 	ran, slept, preempted = usedOf(&r)
 	return unix.Gettid(), ran, slept, preempted
+}
+
+func (*computer) ThreadRan(thread int) int64 {
+	const perThread, scheduled = 4, 2 // CPUCLOCK_PERTHREAD_MASK, CPUCLOCK_SCHED
+	var ts unix.Timespec
+	if unix.ClockGettime(int32(^thread<<3|perThread|scheduled), &ts) != nil {
+		return 0
+	}
+	return ts.Nano()
+}
+
+func (*computer) ThreadReady(thread int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/stat", thread))
+	_, state, ok := bytes.Cut(b, []byte(") ")) // behind the name
+	return err == nil && ok && bytes.HasPrefix(state, []byte("R"))
 }
 
 // Runnable takes 60 ns. runtime.Gosched takes 100 ns if no goroutine is ready, but it wakes a

@@ -61,15 +61,20 @@ func (s *Shard) notePost() {
 func (s *Shard) lookAfter() {
 	k := &s.keeper
 	var seen activity
+	var put putOff
 	seen.looks(k.polls.Load(), k.postCalls.Load())
+	put.looks(s)
 	pause, idle := time.Duration(standbyNs), time.Duration(0)
 	for {
 		s.machine.Nap(pause)
 		if s.Closed() || s.Background() || k.off.Load() {
 			return
 		}
+		off := put.looks(s)
 		if seen.looks(k.polls.Load(), k.postCalls.Load()) {
 			idle = 0
+		} else if off {
+			s.receiveForNobody()
 		} else if idle += pause; s.receiveForNobody() {
 			k.attention.missed()
 			s.linger.missed()

@@ -2,6 +2,7 @@ package shard
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -62,4 +63,67 @@ func TestAttention(t *testing.T) {
 	}
 	a.begin()
 	require.EqualValues(t, 50*us, poll(34_000*us, 35_000*us, 5*us))
+}
+
+// pollerOf is a machine with a thread that polls: it gets a share of a CPU, or sleeps.
+type pollerOf struct {
+	*still
+	share int64 // percent
+	ready bool
+}
+
+func (m *pollerOf) ThreadRan(int) int64  { return m.now * m.share / 100 }
+func (m *pollerOf) ThreadReady(int) bool { return m.ready }
+
+// A program that does not take packets since others have its CPU goes on where it was: standby receives
+// for it, and nobody takes over. One that runs, or sleeps, has not polled.
+func TestPutOff(t *testing.T) {
+	for name, c := range map[string]struct {
+		share  int64
+		ready  bool
+		putOff bool
+	}{
+		"others have the CPU": {3, true, true}, "runs": {100, true, false}, "sleeps": {0, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v, s := newStill(t)
+			s.machine = &pollerOf{v, c.share, c.ready}
+			s.foreign.Store(true)
+			s.starved.before.thread = 7
+			k := &s.keeper
+			k.over = true // nobody really takes over
+			naps, taken := 0, 0
+			v.nap = func() {
+				if v.come == nil {
+					taken++
+				}
+				naps++
+				v.now += standbyNs << min(naps, 8)
+				v.come = []byte{0}
+			}
+			s.lookAfter()
+			if !c.putOff {
+				require.Equal(t, 1, naps)
+				require.EqualValues(t, 2*standbyNs, s.Proof(), "it has missed a packet")
+			} else {
+				require.Greater(t, naps, 5)
+				require.Equal(t, naps, taken, "packets wait")
+				require.Zero(t, s.Proof())
+			}
+
+			// The timer that looks later decides in the same way.
+			k.over = false
+			k.off.Store(true)
+			s.standby.on.Store(true)
+			k.timer = time.AfterFunc(time.Hour, s.look)
+			for _, again := range []bool{false, c.putOff} { // there is nothing to compare with at first
+				s.seat.lend(nil, k.polls.Load())
+				s.txUsed = 1
+				s.look()
+				require.Equal(t, again, s.txUsed == 0)
+				v.now += int64(patience)
+			}
+			s.keeper.stop()
+		})
+	}
 }

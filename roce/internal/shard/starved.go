@@ -30,10 +30,10 @@ type usage struct {
 	slept  int64 // times that it gave the CPU away by itself
 }
 
-// starvedBetween reports whether a thread that wanted to run all the time got less than a quarter
-// of a CPU.
+// starvedBetween reports whether a thread that wanted to run all the time got less than a twelfth
+// of a CPU: its peers then wait for its turn for 30 ms and more, and by default repeat after 67 ms.
 func starvedBetween(a, b usage) bool {
-	return a.thread == b.thread && a.slept == b.slept && b.ran-a.ran < (b.at-a.at)/4
+	return a.thread == b.thread && a.slept == b.slept && b.ran-a.ran < (b.at-a.at)/12
 }
 
 // looks measures a thread that polls, if that is due, and reports whether the program starves.
@@ -57,6 +57,26 @@ func (v *starved) note(u usage) {
 	}
 	v.before = u
 	v.next.Store(u.at + usageNs)
+}
+
+// poller returns the thread that was measured last.
+func (v *starved) poller() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.before.thread
+}
+
+// putOff notices that the thread that polls does not run because others have its CPU. It takes up
+// polling where it was when it runs again, so another receiver would only be one more that wants a
+// CPU.
+type putOff usage
+
+// looks reports whether that was so for most of the time since the last look.
+func (p *putOff) looks(s *Shard) bool {
+	before, now := *p, putOff{thread: s.starved.poller(), at: s.link.Now()}
+	now.ran = s.machine.ThreadRan(now.thread)
+	*p = now
+	return now.thread != 0 && now.thread == before.thread && now.ran-before.ran < (now.at-before.at)/2 && s.machine.ThreadReady(now.thread)
 }
 
 // usageOfThread measures the calling thread; the zero value if the kernel does not tell.

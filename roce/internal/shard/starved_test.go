@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A thread starves that wanted to run all the time and got less than a quarter of a CPU. It counts
+// A thread starves that wanted to run all the time and got less than a twelfth of a CPU. It counts
 // as starved for a second after that.
 func TestStarved(t *testing.T) {
 	const ms = 1_000_000

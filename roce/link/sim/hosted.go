@@ -182,6 +182,12 @@ func (p *Process) ThreadUsage() (thread int, ran, slept, preempted int64) {
 	return t.th.id, u.ran + t.debt, u.slept, u.preempted
 }
 
+// ThreadRan tells nothing, as programs in other languages, which it is for, are not modelled.
+func (p *Process) ThreadRan(int) int64 { return 0 }
+
+// ThreadReady tells nothing for the same reason.
+func (p *Process) ThreadReady(int) bool { return false }
+
 // Runnable reports whether goroutines of the process wait for a processor of Go's runtime.
 func (p *Process) Runnable() bool {
 	p.d.mu.Lock()

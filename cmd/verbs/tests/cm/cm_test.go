@@ -93,6 +93,13 @@ func TestPreload(t *testing.T) {
 			t.Errorf("%v\n%s", err, out)
 		}
 	})
+	t.Run("what was closed", func(t *testing.T) {
+		libc := []string{"-lpthread"}
+		for _, f := range []string{"socket", "bind", "listen", "accept", "connect", "getsockname", "setsockopt", "send", "recv", "fcntl", "close"} {
+			libc = append(libc, "-Dr"+f+"="+f)
+		}
+		run(t, libs, preload, cprog.Compile(t, "programs/unread.c", libc...))
+	})
 	both := compile(t, "preload/both.c")
 	t.Run("both ways", func(t *testing.T) { run(t, libs, preload, both, "rdma") })
 	t.Run("both ways, TCP", func(t *testing.T) { run(t, libs, nil, both) }) // so it is what they do there

@@ -44,7 +44,9 @@ int main(void)
 	struct ibv_qp *qp = end_qp(&a, IBV_QPT_RC, NULL);
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS};
 	FAILS_INT(EINVAL, ibv_modify_qp(qp, &attr, IBV_QP_STATE));
+	errno = 0;
 	FAILS_INT(EINVAL, ibv_modify_qp(qp, &attr, 1 << 30));
+	CHECK(errno == EINVAL, "what a call of the kernel leaves, and programs print");
 	attr.qp_state = 55;
 	FAILS_INT(EINVAL, ibv_modify_qp(qp, &attr, IBV_QP_STATE));
 	attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_INIT, .port_num = 2};

@@ -25,10 +25,11 @@ static void exchange(bool rsocket)
 	struct sockaddr_in at = addr("127.0.0.1", 0), from;
 	socklen_t len = sizeof at;
 	char b[100], c[100];
-	int s = udp(), fd = udp(), stream = socket(AF_INET, SOCK_STREAM, 0);
+	int one = 1, s = udp(), fd = udp(), stream = socket(AF_INET, SOCK_STREAM, 0);
 	CHECK(is_rsocket(s) == rsocket && is_rsocket(fd) == rsocket && is_rsocket(stream));
 	OK(bind(s, SA(at), sizeof at));
 	OK(getsockname(s, SA(at), &len));
+	OK(setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one)); /* late */
 	for (int i = 0; i < 5; i++) {
 		CHECK(sendto(fd, "hello", 5, 0, SA(at), sizeof at) == 5);
 		struct pollfd p = {.fd = s, .events = POLLIN};

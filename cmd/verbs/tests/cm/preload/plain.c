@@ -4,8 +4,10 @@
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 static void *client(void *port)
 {
@@ -37,9 +39,24 @@ static void small_thread(void)
 	OK(pthread_join(t, NULL));
 }
 
+/* by_number is what libuv does. */
+static void by_number(void)
+{
+	int fd = socket(AF_INET, SOCK_STREAM, 0), v;
+	socklen_t len = sizeof v;
+	OK((int)syscall(SYS_close, fd));
+	FAILS(getsockopt(fd, SOL_SOCKET, SO_TYPE, &v, &len), EBADF);
+	FAILS((int)syscall(SYS_io_uring_setup, 1, NULL), ENOSYS); /* the kernel knows nothing of rsockets */
+	FILE *f = tmpfile();
+	CHECK(f && !fseek(f, 65536, SEEK_SET) && fputs("here", f) >= 0 && !fflush(f));
+	char *p = (char *)syscall(SYS_mmap, NULL, 4, PROT_READ, MAP_PRIVATE, fileno(f), 65536);
+	CHECK(p != MAP_FAILED && !memcmp(p, "here", 4));
+}
+
 static void rdma(void)
 {
 	small_thread();
+	by_number();
 	struct sockaddr_in a = addr("127.0.0.1", 0);
 	socklen_t len = sizeof a;
 	struct stat st;

@@ -136,6 +136,16 @@ static void refused(void)
 	CHECK(!id->qp && !id->send_cq);
 	OK(rdma_destroy_id(id));
 
+	struct sockaddr_in empty = addr("127.0.0.3", 7); /* no process is there: its host says so */
+	id = resolved(RDMA_PS_TCP, &empty);
+	add_qp(id);
+	OK(rdma_connect(id, &p));
+	e = next(cch, RDMA_CM_EVENT_UNREACHABLE);
+	CHECK(e->status == -ECONNREFUSED);
+	OK(rdma_ack_cm_event(e));
+	rdma_destroy_qp(id);
+	OK(rdma_destroy_id(id));
+
 	id = resolved(RDMA_PS_TCP, &at);
 	FAILS(rdma_connect(id, NULL), EINVAL); /* no queue pair, and no number of one */
 	add_qp(id);

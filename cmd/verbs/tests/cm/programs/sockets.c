@@ -238,6 +238,25 @@ static void mappings(void)
 	OK(rclose(s));
 }
 
+/* What a peer does not read waits here as far as SO_SNDBUF says, also when that is said of a connection. */
+static void small_buffer(void)
+{
+	static char b[1 << 20];
+	int c, s, v = 4096, n = 0, k;
+	socklen_t len = sizeof v;
+	pair(&c, &s, 0);
+	OK(rsetsockopt(c, SOL_SOCKET, SO_SNDBUF, &v, sizeof v));
+	OK(rgetsockopt(c, SOL_SOCKET, SO_SNDBUF, &v, &len));
+	CHECK(v == 8192);
+	while ((k = rsend(c, b, sizeof b, MSG_DONTWAIT)) > 0)
+		n += k;
+	CHECK(errno == EAGAIN && n < 1 << 19); /* it took all, up to 4 MiB */
+	CHECK(rrecv(s, b, n, MSG_WAITALL) == n);
+	CHECK(wait_for(c, POLLOUT) & POLLOUT);
+	OK(rclose(c));
+	OK(rclose(s));
+}
+
 static void *receive(void *fd)
 {
 	char b;
@@ -265,6 +284,7 @@ int main(void)
 	options();
 	data();
 	mappings();
+	small_buffer();
 	closed_meanwhile();
 	return 0;
 }

@@ -2,6 +2,7 @@
    waits for that. */
 #include "check.h"
 #include <rdma/rsocket.h>
+#include <stdbool.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -9,7 +10,7 @@
 
 static char all[MUCH];
 
-static int writes(int to, int block)
+static int writes(int to, bool block)
 {
 	struct sockaddr_in at;
 	int fd = rsocket(AF_INET, SOCK_STREAM, 0), half = 1 << 21;
@@ -27,7 +28,7 @@ static int writes(int to, int block)
 	return 0;
 }
 
-static void reads(int block)
+static void reads(bool block, bool at_once)
 {
 	static char b[MUCH];
 	int to[2], said[2], status;
@@ -40,7 +41,9 @@ static void reads(int block)
 	if (!child) {
 		writes(to[0], block);
 		CHECK(write(said[1], "", 1) == 1);
-		exit(0); /* which waits for the reader */
+		if (at_once)
+			_exit(0);
+		exit(0); /* both wait for the reader */
 	}
 	int l = rsocket(AF_INET, SOCK_STREAM, 0);
 	OK(rbind(l, SA(at), sizeof at));
@@ -66,11 +69,11 @@ int main(void)
 {
 	for (int i = 0; i < MUCH; i++)
 		all[i] = (char)(i * 7 + i / 1000);
-	for (int block = 0; block < 2; block++) { /* each in a process that has no Go yet */
+	for (int i = 0; i < 4; i++) { /* each in a process that has no Go yet */
 		int status;
 		pid_t p = fork();
 		if (!p)
-			reads(block);
+			reads(i & 1, i & 2);
 		CHECK(waitpid(p, &status, 0) == p && !status);
 	}
 	return 0;
