@@ -33,29 +33,16 @@ type Readiness struct {
 type Sleeper interface {
 	// Thread says which thread that is, by its number; 0 if it is not known yet.
 	Thread() int
-	// Willing reports whether it takes no offence at a descriptor that can be read for nothing.
-	Willing() bool
 	// Watch has it sleep on other descriptors, too, until Forget, and reports whether it will.
 	Watch(l Lender, fds []int) bool
 	Forget(l Lender)
-	// Presence says what it has done since the last call.
-	Presence() Presence
+	// Idle reports whether nothing has come that it could read.
+	Idle() bool
 }
 
-// Lender is a shard that has lent its seat. Recall takes it back, and does not call the Sleeper
-// afterwards.
+// Lender is a shard that has lent its seat. Glance receives. Recall takes the seat back, and does
+// not call the Sleeper afterwards.
 type Lender interface {
 	Glance()
 	Recall()
 }
-
-// Presence is what a Sleeper does.
-type Presence uint8
-
-// The answers. Idle: its descriptor cannot be read. Otherwise it does something else, or it would
-// run if it got a CPU.
-const (
-	Idle Presence = iota
-	Away
-	Starved
-)

@@ -2,54 +2,69 @@ package main
 
 /*
 #include "../include/goroce_core.h"
+#include "aio.h"
 */
 import "C"
 
 import (
-	"bytes"
-	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"time"
-	"unsafe"
 
 	"github.com/goroce/goroce/internal/core"
 	"golang.org/x/sys/unix"
 )
 
-// userChannel is the Go half of an ibv_comp_channel. The program waits by a set of epoll, which has
-// the eventfd of the events and, while a shard has lent its seat to the program's thread, what that
-// shard receives by. It implements [core.Sleeper].
+// userChannel is the Go half of an ibv_comp_channel. Its eventfd, of semaphore kind, counts events
+// until the program takes them, so that the program can wait by any means. The C half reads one
+// count and then takes one event. The events are bounded by how often the program asks for them.
+//
+// It implements [core.Sleeper]: while a shard has lent its seat to the program's thread, what that
+// shard receives by counts the eventfd as well, once, and anew after the program has looked. A count
+// without an event, as the end of an object may also leave, means nothing.
 type userChannel struct {
-	events  eventQueue[*userCQ]
-	set     int
-	lent    *atomic.Int32 // of the C half: some lender is there
-	thread  atomic.Int32  // that has asked last
-	lenders atomic.Pointer[[]core.Lender]
+	handle  C.goroce_handle
+	fd      int
+	thread  atomic.Int32             // that has asked last
+	lenders atomic.Pointer[[]lender] // changed under mu
+	watch   atomic.Uint32
 
-	mu   sync.Mutex // held by callers that hold locks of a shard
-	at   map[core.Lender][]int
-	dead bool
-	// At the last call of Presence: the time, and the CPU time of the thread.
-	then, ran time.Duration
+	mu     sync.Mutex // comes after all locks of shards
+	events []*userCQ
+	last   *userCQ // of which the program has taken an event
+	set    int     // of epoll, with what the lenders receive by; 0: none yet
+	dead   bool
+	// While a thread receives, the events that come are not counted. It settles that.
+	looking, uncounted int
+}
+
+// What watch says of the set.
+const (
+	unwatched = iota
+	watched   // it will count
+	counted   // it has
+)
+
+type lender struct {
+	core.Lender
+	fds []int
 }
 
 var channels table[userChannel]
 
-var began = time.Now()
+// polls guards the calls of aio.c.
+var polls sync.Mutex
 
 //export goroce_create_channel
-func goroce_create_channel(device C.goroce_handle, set, fd C.int, lent *C.int32_t, handle *C.goroce_handle) C.int {
+func goroce_create_channel(device C.goroce_handle, fd C.int, handle *C.goroce_handle) C.int {
 	if contexts.get(uint32(device)) == nil {
 		return eINVAL
 	}
-	ch := &userChannel{
-		events: newEventQueue[*userCQ](int(fd)), set: int(set), lent: (*atomic.Int32)(unsafe.Pointer(lent)), at: map[core.Lender][]int{},
-	}
-	*handle = C.goroce_handle(channels.put(ch))
+	ch := &userChannel{fd: int(fd)}
+	ch.lenders.Store(new([]lender))
+	ch.handle = C.goroce_handle(channels.put(ch))
+	*handle = ch.handle
 	return full(*handle)
 }
 
@@ -63,28 +78,25 @@ func goroce_destroy_channel(handle C.goroce_handle) C.int {
 	ch.dead = true
 	ch.mu.Unlock()
 	ch.recall()
+	if ch.set != 0 {
+		// What can be read ends the watch, which has a reference to the set.
+		count(ch.fd)
+		_ = unix.EpollCtl(ch.set, unix.EPOLL_CTL_ADD, ch.fd, &unix.EpollEvent{Events: unix.EPOLLIN})
+		unix.Close(ch.set)
+	}
 	return 0
 }
 
 // recall returns when nobody lends anything to the channel.
 func (ch *userChannel) recall() {
-	if p := ch.lenders.Load(); p != nil {
-		for _, l := range *p {
-			l.Recall()
-			ch.Forget(l) // it may have been over
-		}
-	}
-}
-
-//export goroce_channel_recall
-func goroce_channel_recall(handle C.goroce_handle) {
-	if ch := channels.get(uint32(handle)); ch != nil {
-		ch.recall()
+	for _, l := range *ch.lenders.Load() {
+		l.Recall()
+		ch.Forget(l.Lender) // it may have been over
 	}
 }
 
 //export goroce_channel_next
-func goroce_channel_next(handle C.goroce_handle, thread C.int, counted C.int, cookie *C.uint64_t) C.int {
+func goroce_channel_next(handle C.goroce_handle, thread C.int, cookie *C.uint64_t) C.int {
 	ch := channels.get(uint32(handle))
 	if ch == nil {
 		return eINVAL
@@ -92,85 +104,155 @@ func goroce_channel_next(handle C.goroce_handle, thread C.int, counted C.int, co
 	if ch.thread.Load() != int32(thread) {
 		ch.thread.Store(int32(thread))
 	}
-	taken := func(q *userCQ) {
-		*cookie = q.cookie
-		q.compTaken++
-	}
-	found := false
-	if counted != 0 {
-		found = ch.events.pop(taken)
-	} else {
-		found = ch.events.popAfter(ch.glance, taken)
-	}
-	if !found {
+	q := ch.next(ch.look())
+	if q == nil {
 		return eNOENT
 	}
+	*cookie = q.cookie
 	return 0
 }
 
-// glance receives.
-func (ch *userChannel) glance() {
-	if p := ch.lenders.Load(); p != nil {
-		for _, l := range *p {
-			l.Glance()
+// look receives if that is the thread's turn. Who gets true calls next.
+func (ch *userChannel) look() bool {
+	if ch.watch.Load() == unwatched {
+		return false
+	}
+	polls.Lock()
+	for {
+		name := C.goroce_aio_next()
+		if name == 0 {
+			break
 		}
+		if c := channels.get(uint32(name)); c != nil {
+			c.watch.CompareAndSwap(watched, counted)
+		}
+	}
+	polls.Unlock()
+	if !ch.watch.CompareAndSwap(counted, unwatched) {
+		return false
+	}
+	ch.mu.Lock()
+	ch.looking++
+	ch.mu.Unlock()
+	for _, l := range *ch.lenders.Load() {
+		l.Glance()
+	}
+	ch.mu.Lock()
+	ok := ch.rearm()
+	ch.mu.Unlock()
+	if !ok {
+		ch.recall()
+	}
+	return true
+}
+
+// rearm watches the set, if anything is in it. mu is held.
+func (ch *userChannel) rearm() bool {
+	if len(*ch.lenders.Load()) == 0 || !ch.watch.CompareAndSwap(unwatched, watched) {
+		return true
+	}
+	polls.Lock()
+	defer polls.Unlock()
+	if C.goroce_aio_open() == 0 && C.goroce_aio_poll(C.int(ch.set), C.int(ch.fd), C.uint64_t(ch.handle)) == 0 {
+		return true
+	}
+	ch.watch.Store(unwatched)
+	return false
+}
+
+// push is called by the thread that has met the event, and wakes the program. That may run at once,
+// and asks for it, so the lock is free by then: who waits for one of Go's in a call from C costs
+// four switches of threads.
+func (ch *userChannel) push(q *userCQ) {
+	ch.mu.Lock()
+	counts := ch.looking == 0
+	ch.events = append(ch.events, q)
+	if !counts {
+		ch.uncounted++
+	}
+	ch.mu.Unlock()
+	if counts {
+		count(ch.fd)
 	}
 }
 
-// popAfter is pop after a call of look, which may bring events, and takes a count for the event.
-func (q *eventQueue[E]) popAfter(look func(), taken func(E)) bool {
-	q.mu.Lock()
-	q.looking++
-	q.mu.Unlock()
-	look()
-	q.mu.Lock()
-	q.looking--
-	more, found := q.uncounted, len(q.events) > 0
-	q.uncounted = 0
-	if found {
-		taken(q.events[0])
-		q.events = slices.Delete(q.events, 0, 1)
-		more--
+// next takes the first event, before forget can look; nil if there is none. looked says that the
+// count was for what look has received. A program that does not block may count on an event, so it
+// has one of the last queue if there is none. It cannot count on a completion: it asks for the next
+// event before it polls.
+func (ch *userChannel) next(looked bool) *userCQ {
+	ch.mu.Lock()
+	q, counts := (*userCQ)(nil), 0
+	if looked {
+		ch.looking--
+		counts, ch.uncounted = ch.uncounted, 0
 	}
-	q.mu.Unlock()
-	for ; more > 0; more-- {
-		count(q.fd)
+	if len(ch.events) > 0 {
+		q = ch.events[0]
+		ch.events = slices.Delete(ch.events, 0, 1)
+		if looked {
+			counts--
+		}
+	} else if flags, _, errno := syscall.RawSyscall(syscall.SYS_FCNTL, uintptr(ch.fd), syscall.F_GETFL, 0); errno == 0 && flags&syscall.O_NONBLOCK != 0 {
+		q = ch.last
 	}
-	if more < 0 && found {
-		drain(q.fd)
+	if q != nil {
+		ch.last = q
+		q.compTaken++
 	}
-	return found
+	ch.mu.Unlock()
+	for ; counts > 0; counts-- {
+		count(ch.fd)
+	}
+	if counts < 0 {
+		drain(ch.fd)
+	}
+	return q
+}
+
+// forget drops the events of a queue that is gone, and returns how many of its events were taken.
+func (ch *userChannel) forget(q *userCQ) uint32 {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.events = slices.DeleteFunc(ch.events, func(e *userCQ) bool { return e == q })
+	if ch.last == q {
+		ch.last = nil
+	}
+	return q.compTaken
 }
 
 // Thread says which thread waits; see [core.Sleeper].
 func (ch *userChannel) Thread() int { return int(ch.thread.Load()) }
 
-// Willing reports whether the program has made the descriptor a non-blocking one. It would wait in
-// ibv_get_cq_event otherwise, for an event that may not be there.
-func (ch *userChannel) Willing() bool {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	flags, _, errno := syscall.RawSyscall(syscall.SYS_FCNTL, uintptr(ch.set), syscall.F_GETFL, 0)
-	return !ch.dead && ch.thread.Load() != 0 && errno == 0 && flags&syscall.O_NONBLOCK != 0
-}
-
-// Watch adds descriptors to the set; see [core.Sleeper].
+// Watch has the descriptors count the eventfd; see [core.Sleeper].
 func (ch *userChannel) Watch(l core.Lender, fds []int) bool {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	if ch.dead {
+	if ch.dead || ch.thread.Load() == 0 {
 		return false
 	}
-	for i, fd := range fds {
-		err := unix.EpollCtl(ch.set, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)})
-		if err != nil && err != unix.EEXIST { // of a parent that has gone
-			ch.unwatch(fds[:i])
+	if ch.set == 0 {
+		set, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+		if err != nil {
+			return false
+		}
+		ch.set = set
+	}
+	before := *ch.lenders.Load()
+	all := append(slices.Clone(before), lender{l, fds})
+	ch.lenders.Store(&all)
+	for _, fd := range fds {
+		if unix.EpollCtl(ch.set, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}) != nil {
+			ch.unwatch(fds)
+			ch.lenders.Store(&before)
 			return false
 		}
 	}
-	ch.at[l] = fds
-	ch.publish()
-	ch.then, ch.ran = time.Since(began), ch.cpuTime()
+	if !ch.rearm() {
+		ch.unwatch(fds)
+		ch.lenders.Store(&before)
+		return false
+	}
 	return true
 }
 
@@ -178,10 +260,11 @@ func (ch *userChannel) Watch(l core.Lender, fds []int) bool {
 func (ch *userChannel) Forget(l core.Lender) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	if fds, ok := ch.at[l]; ok {
-		ch.unwatch(fds)
-		delete(ch.at, l)
-		ch.publish()
+	all := slices.Clone(*ch.lenders.Load())
+	if i := slices.IndexFunc(all, func(x lender) bool { return x.Lender == l }); i >= 0 {
+		ch.unwatch(all[i].fds)
+		all = slices.Delete(all, i, i+1)
+		ch.lenders.Store(&all)
 	}
 }
 
@@ -191,46 +274,8 @@ func (ch *userChannel) unwatch(fds []int) {
 	}
 }
 
-// publish tells those without the lock who lends. mu is held.
-func (ch *userChannel) publish() {
-	var all []core.Lender
-	for l := range ch.at {
-		all = append(all, l)
-	}
-	ch.lenders.Store(&all)
-	if !ch.dead {
-		ch.lent.Store(int32(len(all)))
-	}
-}
-
-// cpuTime returns the CPU time of the thread; 0 if that has gone.
-func (ch *userChannel) cpuTime() time.Duration {
-	const perThread, scheduled = 4, 2
-	var ts unix.Timespec
-	_ = unix.ClockGettime(^ch.thread.Load()<<3|perThread|scheduled, &ts)
-	return time.Duration(ts.Nano())
-}
-
-// Presence says what the thread does; see [core.Sleeper].
-func (ch *userChannel) Presence() core.Presence {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	now, ran := time.Since(began), ch.cpuTime()
-	much := ran-ch.ran > (now-ch.then)/2
-	ch.then, ch.ran = now, ran
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(ch.set), Events: unix.POLLIN}}, 0)
-	switch {
-	case n == 0 && err == nil:
-		return core.Idle
-	case !much && ch.runnable():
-		return core.Starved
-	}
-	return core.Away
-}
-
-// runnable reports whether the thread runs or waits for a CPU.
-func (ch *userChannel) runnable() bool {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/stat", ch.thread.Load()))
-	i := bytes.LastIndexByte(b, ')') // the end of its name
-	return err == nil && i >= 0 && bytes.HasPrefix(b[i:], []byte(") R"))
+// Idle reports whether the eventfd cannot be read; see [core.Sleeper].
+func (ch *userChannel) Idle() bool {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(ch.fd), Events: unix.POLLIN}}, 0)
+	return n == 0 && err == nil
 }

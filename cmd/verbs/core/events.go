@@ -8,28 +8,12 @@ import "C"
 import (
 	"container/list"
 	"encoding/binary"
-	"slices"
 	"sync"
 	"syscall"
 	"unsafe"
 
 	"github.com/goroce/goroce/roce/verbs"
 )
-
-// eventQueue holds events of completion queues until the program takes them. Its eventfd, of
-// semaphore kind, counts them, so that the program can wait for it by any means. The C half reads
-// one count and then takes one event; a count without an event, as the end of an object may leave,
-// means nothing. The events are bounded by how often the program asks for them.
-type eventQueue[E any] struct {
-	mu     *sync.Mutex
-	events []E
-	fd     int
-	// While a thread looks for events, those that come are not counted. It settles that.
-	looking   int
-	uncounted int
-}
-
-func newEventQueue[E any](fd int) eventQueue[E] { return eventQueue[E]{mu: new(sync.Mutex), fd: fd} }
 
 // one is what adds a count to an eventfd.
 var one = func() (b [8]byte) {
@@ -45,41 +29,6 @@ func count(fd int) {
 			return
 		}
 	}
-}
-
-// push is called by the thread that has met the event, and wakes the program. That may run at once,
-// and calls pop, so the lock is free by then: who waits for one of Go's in a call from C costs four
-// switches of threads.
-func (q *eventQueue[E]) push(e E) {
-	q.mu.Lock()
-	q.events = append(q.events, e)
-	counts := q.looking == 0
-	if !counts {
-		q.uncounted++
-	}
-	q.mu.Unlock()
-	if counts {
-		count(q.fd)
-	}
-}
-
-// pop takes the first event and calls taken for it, before forget can look.
-func (q *eventQueue[E]) pop(taken func(E)) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if len(q.events) == 0 {
-		return false
-	}
-	taken(q.events[0])
-	q.events = slices.Delete(q.events, 0, 1)
-	return true
-}
-
-// forget drops the events that match.
-func (q *eventQueue[E]) forget(match func(E) bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.events = slices.DeleteFunc(q.events, match)
 }
 
 // asyncEvent is an asynchronous event for a context.

@@ -188,15 +188,12 @@ struct goroce_core {
 	/* bind_mw binds a window of type 1 and makes a completion on qp. */
 	int (*bind_mw)(goroce_handle qp, goroce_handle mw, struct ibv_mw_bind *bind, uint32_t *rkey);
 
-	/* fd is an eventfd of semaphore kind: one count for each event. set is a set of epoll with fd, by which the program waits. While *lent is not
-	 * 0 there are descriptors of a device in it, too. */
-	int (*create_channel)(goroce_handle device, int set, int fd, int32_t *lent, goroce_handle *channel);
+	/* fd is an eventfd of semaphore kind: one count for each event, and for packets that thread receives: see channel_next. */
+	int (*create_channel)(goroce_handle device, int fd, goroce_handle *channel);
 	int (*destroy_channel)(goroce_handle channel);
-	/* channel_next takes the event that a count of fd stands for: the cookie of a CQ; ENOENT if there is none. thread is the caller. If it
-	 * has not taken a count, channel_next does, and receives before, as who finds *lent set has to. */
-	int (*channel_next)(goroce_handle channel, int thread, int counted, uint64_t *cq);
-	/* channel_recall makes *lent 0. */
-	void (*channel_recall)(goroce_handle channel);
+	/* channel_next takes the event that a count of fd stands for: the cookie of a CQ; ENOENT if there is none. thread is the caller, which
+	 * may have to receive. */
+	int (*channel_next)(goroce_handle channel, int thread, uint64_t *cq);
 
 	int (*create_cq)(struct goroce_cq *cq);
 	/* destroy_cq tells how many events of the CQ channel_next and async_next have returned. */

@@ -1,43 +1,9 @@
 // Completion queues and completion channels.
 #include "shim.h"
 
-#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
-#include <sys/epoll.h>
 #include <unistd.h>
-
-// open_channel makes the descriptors of a channel. A program can wait by fd alone, and so that a packet may wake it, that is a set of epoll, with
-// the eventfd in it.
-static int open_channel(struct shim_channel *ch)
-{
-	ch->event = shim_eventfd();
-	ch->channel.fd = ch->event < 0 ? -1 : shim_channel_set(ch);
-	if (ch->channel.fd >= 0)
-		return 0;
-	int e = errno;
-	if (ch->event >= 0)
-		close(ch->event);
-	return e;
-}
-
-int shim_channel_set(const struct shim_channel *ch)
-{
-	int set = epoll_create1(EPOLL_CLOEXEC);
-	if (set < 0 || !epoll_ctl(set, EPOLL_CTL_ADD, ch->event, &(struct epoll_event){.events = EPOLLIN}))
-		return set;
-	int e = errno;
-	close(set);
-	errno = e;
-	return -1;
-}
-
-static void close_channel(struct shim_channel *ch)
-{
-	close(ch->channel.fd);
-	close(ch->event);
-	free(ch);
-}
 
 EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *c)
 {
@@ -46,14 +12,12 @@ EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *c)
 	if (!ch)
 		return null_errno(ENOMEM);
 	ch->channel.context = c;
-	int e = open_channel(ch);
+	ch->channel.fd = shim_eventfd();
+	int e = ch->channel.fd < 0 ? errno : core->create_channel(to_context(c)->handle, ch->channel.fd, &ch->handle);
 	if (e) {
+		if (ch->channel.fd >= 0)
+			close(ch->channel.fd);
 		free(ch);
-		return null_errno(e);
-	}
-	e = core->create_channel(to_context(c)->handle, ch->channel.fd, ch->event, &ch->lent, &ch->handle);
-	if (e) {
-		close_channel(ch);
 		return null_errno(e);
 	}
 	shim_keep(SHIM_CHANNEL, &ch->link);
@@ -82,20 +46,9 @@ EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *ch)
 		shim_meet();
 		core->destroy_channel(to_channel(ch)->handle);
 	}
-	close_channel(to_channel(ch));
+	close(ch->fd);
+	free(ch);
 	return 0;
-}
-
-// sleeps reports whether who finds no event is to wait. The eventfd is told what the program has said of the descriptor that it knows.
-static bool sleeps(struct shim_channel *ch)
-{
-	int flags = fcntl(ch->channel.fd, F_GETFL);
-	bool blocks = flags >= 0 && !(flags & O_NONBLOCK);
-	if (blocks == __atomic_load_n(&ch->never_blocks, __ATOMIC_RELAXED)) {
-		__atomic_store_n(&ch->never_blocks, !blocks, __ATOMIC_RELAXED);
-		fcntl(ch->event, F_SETFL, blocks ? 0 : O_NONBLOCK);
-	}
-	return blocks;
 }
 
 EXPORT int ibv_get_cq_event(struct ibv_comp_channel *ch, struct ibv_cq **cq, void **context)
@@ -103,7 +56,6 @@ EXPORT int ibv_get_cq_event(struct ibv_comp_channel *ch, struct ibv_cq **cq, voi
 	ENTER_MINUS(ch->context);
 	static __thread pid_t thread;
 	static __thread unsigned int born; // thread is of this generation
-	struct shim_channel *x = to_channel(ch);
 	uint64_t cookie;
 	int e;
 	shim_pause(ch->context);
@@ -111,18 +63,12 @@ EXPORT int ibv_get_cq_event(struct ibv_comp_channel *ch, struct ibv_cq **cq, voi
 		thread = gettid();
 		born = shim_generation;
 	}
-	bool blocks = sleeps(x);
-	if (UNLIKELY(blocks && __atomic_load_n(&x->lent, __ATOMIC_ACQUIRE)))
-		core->channel_recall(x->handle); // it was not to block
 	do {
 		// A count may be left over from a queue that is gone.
 		uint64_t count;
-		bool receives = !blocks && __atomic_load_n(&x->lent, __ATOMIC_ACQUIRE);
-		if (!receives && read(x->event, &count, sizeof count) != sizeof count)
+		if (read(ch->fd, &count, sizeof count) != sizeof count)
 			return -1;
-		e = core->channel_next(x->handle, thread, !receives, &cookie);
-		if (receives && e == ENOENT)
-			e = EAGAIN;
+		e = core->channel_next(to_channel(ch)->handle, thread, &cookie);
 	} while (e == ENOENT);
 	if (e) {
 		errno = e;

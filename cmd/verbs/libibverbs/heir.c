@@ -133,17 +133,8 @@ static int again_channel(struct shim_link *l)
 {
 	struct shim_channel *ch = OBJECT(l, struct shim_channel);
 	ch->handle = 0;
-	ch->lent = 0;
-	int e = goroce_renew(ch->event, EFD_SEMAPHORE);
-	if (!e && !parent_gone(0)) { // the parent goes on to change the set
-		int flags = fcntl(ch->channel.fd, F_GETFL), made = shim_channel_set(ch);
-		if (made < 0)
-			return errno;
-		if (dup3(made, ch->channel.fd, O_CLOEXEC) < 0 || (flags & O_NONBLOCK && fcntl(ch->channel.fd, F_SETFL, O_NONBLOCK)))
-			e = errno;
-		close(made);
-	}
-	return e ? e : core->create_channel(to_context(ch->channel.context)->handle, ch->channel.fd, ch->event, &ch->lent, &ch->handle);
+	int e = goroce_renew(ch->channel.fd, EFD_SEMAPHORE);
+	return e ? e : core->create_channel(to_context(ch->channel.context)->handle, ch->channel.fd, &ch->handle);
 }
 
 // Memory has the keys that it had: the program, and its peers to be, may know them.

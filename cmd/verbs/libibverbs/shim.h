@@ -153,15 +153,11 @@ static inline void shim_cq_unlock(struct shim_cq *q) { __atomic_store_n(&q->lock
 struct ibv_cq_ex *shim_create_cq_ex(struct ibv_context *c, struct ibv_cq_init_attr_ex *a);
 
 struct shim_channel {
-	struct ibv_comp_channel channel; /* fd is a set of epoll */
-	int event;			 /* the eventfd in it */
-	int32_t lent;			 /* there are also sockets in it: who asks for an event receives */
-	bool never_blocks;		 /* event has O_NONBLOCK */
+	struct ibv_comp_channel channel;
 	goroce_handle handle;
 	struct shim_link link;
 };
 static inline struct shim_channel *to_channel(struct ibv_comp_channel *c) { return (struct shim_channel *)c; }
-int shim_channel_set(const struct shim_channel *ch); /* a set of epoll for it; -1 and errno */
 
 /* qp.c */
 struct shim_batch;

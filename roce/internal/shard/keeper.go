@@ -25,6 +25,7 @@ type keeper struct {
 	eager      atomic.Uint32 // polls while the goroutine was at work, since the last wait
 	attention  attention     // of a program in another language
 	put        putOff        // whether a thread of that program was, since the last look; under mu
+	starved    int           // ticks that a lease has outlasted; under mu
 
 	mu      sync.Mutex // taken before the lock of the shard
 	timer   *time.Timer
@@ -90,13 +91,18 @@ func (s *Shard) look() {
 	if k.over || s.Background() {
 		return
 	}
+	thread := s.starved.poller()
 	s.seatMu.Lock()
-	tick, mistake := s.seat.fired(k.polls.Load()), s.Lent()
-	if by := s.seat.sleeper(); by != nil {
-		tick, mistake = s.seat.asks(tick, by.Presence())
+	tick, mistake, by := s.seat.fired(k.polls.Load()), s.Lent(), s.seat.sleeper()
+	if by != nil {
+		thread, mistake = by.Thread(), tick == tickTakeOver && !by.Idle()
 	}
 	s.seatMu.Unlock()
-	if s.foreign.Load() && k.put.looks(s) && tick == tickTakeOver {
+	off := s.foreign.Load() && k.put.looks(s, thread) && tick == tickTakeOver && s.machine.ThreadReady(thread)
+	switch {
+	case by != nil:
+		tick = k.outlasts(tick, off && mistake)
+	case off:
 		tick = tickAgain
 		s.standBy()
 	}
@@ -140,13 +146,15 @@ func (s *Shard) giveUp() {
 	if s.posts.waiting() && !s.shut {
 		s.Flush(s.link.Now()) // nobody would send it later
 	}
-	var heir *Signal
-	if s.lends && !k.over {
-		heir = s.lease.begin()
-	}
-	s.lends = false
+	heir := s.lendsTo
+	s.lendsTo = nil
 	s.seatMu.Lock()
-	heir = s.open(heir)
+	if heir != nil && (k.over || s.Closed()) {
+		heir.forget(s)
+		heir = nil
+	} else if heir != nil {
+		s.lease.begin()
+	}
 	s.seat.lend(heir, k.polls.Load())
 	s.heir.Store(heir)
 	s.seatMu.Unlock()
@@ -155,7 +163,10 @@ func (s *Shard) giveUp() {
 	if k.over {
 		return
 	}
-	if heir == nil && s.foreign.Load() && !k.off.Load() {
+	if heir != nil && heir.sleeper != nil {
+		k.starved = 0
+		k.put.looks(s, heir.sleeper.Thread())
+	} else if s.foreign.Load() && !k.off.Load() {
 		s.standby.given.Add(1)
 		s.standBy()
 	}

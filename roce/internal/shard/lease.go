@@ -74,11 +74,8 @@ func (l *lease) posted() {
 // lends reports whether the keeper is to leave the seat to a goroutine that waits.
 func (l *lease) lends() bool { return !l.lent && l.last != nil && l.turns >= max(l.need, leaseTurns) }
 
-// begin lends the seat to the goroutine that waits for the signal that it returns.
-func (l *lease) begin() *Signal {
-	l.lent, l.over, l.turns = true, false, 0
-	return l.last
-}
+// begin lends the seat to the goroutine that waits for the last signal.
+func (l *lease) begin() { l.lent, l.over, l.turns = true, false, 0 }
 
 // end notes that the keeper takes the seat back.
 func (l *lease) end() {

@@ -10,7 +10,6 @@ type seat struct {
 	asleep  bool    // it sleeps in the link, or is about to
 	resting bool    // the timer is not set: getUp asks for it
 	seen    uint32  // looks at the link when the timer was set
-	starved int     // ticks for which the thread that has it got no CPU: see asks
 }
 
 // tick says what to do with the timer after it has fired.
@@ -99,9 +98,7 @@ func (s *Shard) rouse() {
 func (s *Shard) revoke() {
 	s.seatMu.Lock()
 	wake := s.seat.revoke()
-	if was := s.heir.Swap(nil); was != nil && was.sleeper != nil {
-		was.sleeper.Forget(s)
-	}
+	s.heir.Swap(nil).forget(s)
 	s.seatMu.Unlock()
 	if wake {
 		s.link.Wake()

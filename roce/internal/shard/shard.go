@@ -112,7 +112,7 @@ type Shard struct {
 	yield     yielder
 	lease     lease       // under mu
 	leaseOver bool        // under rxMu: the goroutine in the seat is to call the keeper
-	lends     bool        // under rxMu: the keeper is to leave the seat
+	lendsTo   *Signal     // under rxMu: to whom the keeper is to leave the seat
 	foreign   atomic.Bool // see ServeForeign
 	standby   standby
 	starved   starved

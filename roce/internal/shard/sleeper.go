@@ -2,9 +2,9 @@ package shard
 
 import "github.com/goroce/goroce/internal/core"
 
-// This file lends the seat to a thread of a program in another language, which sleeps in poll or
-// epoll_wait until a descriptor can be read: see lease. That descriptor stands for the sockets,
-// too, while the thread has the seat. So a packet wakes the thread, and its next call receives.
+// This file lends the seat to a thread of a program in another language, which sleeps until a
+// descriptor can be read, in whatever call: see lease. That descriptor stands for the sockets, too,
+// while the thread has the seat. So a packet wakes the thread, and its next call receives.
 //
 // Nobody knows whether the thread sleeps there or does something else. So a lease ends when the
 // thread has not looked for a period, whatever the reason, and an idle process has no ticks. It was
@@ -22,12 +22,13 @@ func (s *Signal) same(t *Signal) bool {
 	return s.sleeper == t.sleeper || thread != 0 && thread == t.sleeper.Thread()
 }
 
-// mayReceive reports whether who waits for a signal can have the seat. The lock is held.
+// mayReceive reports whether who waits for a signal can have the seat. A thread then sleeps on the
+// sockets already. rxMu and the lock are held.
 func (s *Shard) mayReceive(sig *Signal) bool {
 	if sig.sleeper == nil {
 		return !s.foreign.Load()
 	}
-	if s.pollable != nil && sig.sleeper.Willing() {
+	if s.pollable != nil && sig.sleeper.Watch(s, s.pollable.Descriptors()) {
 		return true
 	}
 	s.lease.against()
@@ -35,18 +36,19 @@ func (s *Shard) mayReceive(sig *Signal) bool {
 	return false
 }
 
-// open has the thread that is to have the seat sleep on the sockets, and returns its signal; nil if
-// that is impossible. seatMu and rxMu are held.
-func (s *Shard) open(heir *Signal) *Signal {
-	if heir != nil && heir.sleeper != nil && (s.Closed() || !heir.sleeper.Watch(s, s.pollable.Descriptors())) {
-		return nil // the keeper comes back
+// forget has a thread that waits for the signal sleep on the sockets no longer.
+func (s *Signal) forget(l core.Lender) {
+	if s != nil && s.sleeper != nil {
+		s.sleeper.Forget(l)
 	}
-	return heir
 }
 
 // dismiss takes the seat from a thread that sleeps, since the shard ends.
 func (s *Shard) dismiss() {
-	if h := s.heir.Load(); h != nil && h.sleeper != nil {
+	s.seatMu.Lock()
+	there := s.seat.sleeper() != nil
+	s.seatMu.Unlock()
+	if there {
 		s.revoke()
 	}
 }
@@ -59,18 +61,17 @@ func (v *seat) sleeper() core.Sleeper {
 	return v.heir.sleeper
 }
 
-// asks judges a tick of the timer while such a thread has the seat. It reports whether the lease
-// was a mistake.
-func (v *seat) asks(t tick, is core.Presence) (tick, bool) {
+// outlasts has a lease of such a thread outlast a tick if something waits for a thread that is off
+// its CPU: the keeper would not run earlier.
+func (k *keeper) outlasts(t tick, off bool) tick {
 	switch {
 	case t != tickTakeOver:
-		v.starved = 0
-		return t, false
-	case is == core.Starved && v.starved < starvedTicks:
-		v.starved++
-		return tickAgain, false // the keeper would not run earlier
+		k.starved = 0
+	case off && k.starved < starvedTicks:
+		k.starved++
+		return tickAgain
 	}
-	return t, is != core.Idle
+	return t
 }
 
 // Glance receives for the thread that has the seat until nothing is left: who waits for an edge of
@@ -117,14 +118,7 @@ func (s *Shard) Recall() { s.takeOver() }
 
 // UnattendedBy is Unattended, unless the thread that waits for a signal receives.
 func (s *Shard) UnattendedBy(sig *Signal) {
-	heir := s.heir.Load()
-	if heir != nil && heir.sleeper != nil {
-		if heir.same(sig) {
-			return
-		}
-		s.mu.Lock()
-		s.lease.against() // another thread waits
-		s.mu.Unlock()
+	if heir := s.heir.Load(); heir == nil || heir.sleeper == nil || !heir.same(sig) {
+		s.Unattended()
 	}
-	s.Unattended()
 }

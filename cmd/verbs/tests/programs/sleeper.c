@@ -1,10 +1,11 @@
-// A program that waits by the descriptor of its channel and never blocks in ibv_get_cq_event is lent the receiving: the descriptor can be read when
-// packets have come, and the call handles them. Nothing waits for a program that does something else meanwhile.
+// A program that waits for the events of its channel is lent the receiving: the descriptor can be read when packets have come, and the call handles
+// them, and finds an event. Nothing waits for a program that does something else meanwhile.
 #include "check.h"
 
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/epoll.h>
+#include <sys/wait.h>
 
 #define MESSAGES 500
 
@@ -67,7 +68,8 @@ static void talk(int n, bool drains)
 			CHECK(errno == EINTR);
 			continue;
 		}
-		while (take_event(&b) && drains)
+		CHECK(take_event(&b), "the descriptor could be read");
+		while (drains && take_event(&b))
 			;
 		for (int more = taken(&b); more--; got++)
 			answer(&b);
@@ -81,19 +83,86 @@ static void wait_by(uint32_t events)
 	CHECK(!epoll_ctl(set, EPOLL_CTL_MOD, b.channel->fd, &e));
 }
 
-// read_memory has the peer read while this program does nothing, and the device has to answer.
+// read_memory has the peer read, and the device has to answer, while nobody asks for events.
 static void read_memory(void)
 {
-	for (int i = 0; i < 3; i++) {
-		int n = 64; // enough to be lent it, now and then
-		talk(n, false);
-		post_rdma(&a, IBV_WR_RDMA_READ, 3, 128, 64, (uintptr_t)b.buf, b.mr->rkey);
-		struct ibv_wc wc;
-		do
-			wc = next_wc(a.cq);
-		while (wc.wr_id == 2);
-		CHECK(wc.wr_id == 3 && wc.status == IBV_WC_SUCCESS);
+	struct ibv_wc wc;
+	post_rdma(&a, IBV_WR_RDMA_READ, 3, 128, 64, (uintptr_t)b.buf, b.mr->rkey);
+	do
+		wc = next_wc(a.cq);
+	while (wc.wr_id == 2);
+	CHECK(wc.wr_id == 3 && wc.status == IBV_WC_SUCCESS);
+}
+
+// lease has the program be lent the receiving, now and then.
+static void lease(void) { talk(64, false); }
+
+static void computes(void)
+{
+	lease();
+	read_memory();
+}
+
+static void *only_leases(void *arg)
+{
+	(void)arg;
+	lease();
+	return NULL;
+}
+
+static void thread_ends(void)
+{
+	pthread_t thread;
+	CHECK(!pthread_create(&thread, NULL, only_leases, NULL) && !pthread_join(thread, NULL));
+	read_memory();
+}
+
+static void waits_by_another_descriptor(void)
+{
+	int fd = dup(b.channel->fd);
+	struct epoll_event e = {.events = EPOLLIN};
+	CHECK(fd >= 0 && !epoll_ctl(set, EPOLL_CTL_DEL, b.channel->fd, NULL) && !epoll_ctl(set, EPOLL_CTL_ADD, fd, &e));
+	lease();
+	read_memory();
+	CHECK(!epoll_ctl(set, EPOLL_CTL_DEL, fd, NULL) && !epoll_ctl(set, EPOLL_CTL_ADD, b.channel->fd, &e) && !close(fd));
+}
+
+static void closes_the_descriptor(void)
+{
+	lease();
+	CHECK(!close(b.channel->fd)); // another file may be it now: no more is asked of it
+	read_memory();
+}
+
+static void has_a_child(void)
+{
+	int ends[2];
+	CHECK(!pipe(ends));
+	lease();
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (!child) {
+		char c;
+		_exit(close(ends[1]) || read(ends[0], &c, 1) != 0);
 	}
+	read_memory();
+	lease();
+	read_memory();
+	int status;
+	CHECK(!close(ends[1]) && waitpid(child, &status, 0) == child && !status && !close(ends[0]));
+}
+
+static void has_a_set_that_nobody_asks(void)
+{
+	int other = epoll_create1(0);
+	struct epoll_event e = {.events = EPOLLIN};
+	CHECK(other >= 0 && !epoll_ctl(other, EPOLL_CTL_ADD, b.channel->fd, &e));
+	lease();
+	CHECK(!epoll_ctl(set, EPOLL_CTL_DEL, b.channel->fd, NULL));
+	read_memory();
+	CHECK(!close(other));
+	read_memory();
+	CHECK(!epoll_ctl(set, EPOLL_CTL_ADD, b.channel->fd, &e));
 }
 
 int main(void)
@@ -112,10 +181,16 @@ int main(void)
 	talk(MESSAGES, true);
 	wait_by(EPOLLIN | EPOLLET);
 	talk(MESSAGES, true);
-	read_memory();
+	wait_by(EPOLLIN);
+	for (int i = 0; i < 3; i++) {
+		computes();
+		thread_ends();
+		waits_by_another_descriptor();
+		has_a_child();
+		has_a_set_that_nobody_asks();
+	}
 
 	// A call that may block does, until there is an event.
-	wait_by(EPOLLIN);
 	talk(MESSAGES, false);
 	CHECK(!fcntl(b.channel->fd, F_SETFL, fcntl(b.channel->fd, F_GETFL) & ~O_NONBLOCK));
 	pthread_t thread;
@@ -131,6 +206,7 @@ int main(void)
 	// The channel ends while it receives.
 	CHECK(!fcntl(b.channel->fd, F_SETFL, fcntl(b.channel->fd, F_GETFL) | O_NONBLOCK));
 	talk(MESSAGES, false);
+	closes_the_descriptor();
 	close(set);
 	end_close(&b);
 	end_close(&a);

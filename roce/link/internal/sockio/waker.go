@@ -55,10 +55,13 @@ func (w *Waker) Clear() {
 	w.woken.Store(false)
 }
 
-// Take is Clear for who has not polled.
+// Take is Clear for who has not polled: a Wake that has not written yet stays one.
 func (w *Waker) Take() {
+	var b [8]byte
 	if w.woken.Load() {
-		w.Clear()
+		if n, _ := unix.Read(w.fd, b[:]); n == len(b) {
+			w.woken.Store(false)
+		}
 	}
 }
 
