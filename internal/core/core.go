@@ -45,4 +45,7 @@ type Sleeper interface {
 type Lender interface {
 	Glance()
 	Recall()
+	// Await is Glance for a thread that is inside a call which waits. It goes on until done, or
+	// until sleep pays; slept says that the thread has just slept.
+	Await(done func() bool, slept bool)
 }

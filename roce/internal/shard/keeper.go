@@ -56,12 +56,12 @@ func (s *Shard) takeOver() {
 	k := &s.keeper
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	s.takeOverLocked(false)
+	s.takeOverLocked(false, false)
 }
 
 // takeOverLocked is takeOver for callers that hold the mutex of the keeper. lapsed says that the
-// seat was lent and nobody sat in it, which is a mistake if packets wait.
-func (s *Shard) takeOverLocked(lapsed bool) {
+// seat was lent and nobody sat in it, which is a mistake if packets wait; idle is for lease.end.
+func (s *Shard) takeOverLocked(lapsed, idle bool) {
 	k := &s.keeper
 	if k.over || k.off.Load() || s.Background() {
 		return
@@ -71,7 +71,7 @@ func (s *Shard) takeOverLocked(lapsed bool) {
 	k.eager.Store(0)
 	k.attention.begin()
 	k.background.Store(true)
-	s.lease.end()
+	s.lease.end(idle)
 	s.mu.Unlock()
 	s.revoke()
 	k.running.Add(1)
@@ -98,11 +98,11 @@ func (s *Shard) look() {
 		thread, mistake = by.Thread(), tick == tickTakeOver && !by.Idle()
 	}
 	s.seatMu.Unlock()
-	off := s.foreign.Load() && k.put.looks(s, thread) && tick == tickTakeOver && s.machine.ThreadReady(thread)
+	off := s.forThreads() && k.put.looks(s, thread) && tick == tickTakeOver && s.machine.ThreadReady(thread)
 	switch {
 	case by != nil:
 		tick = k.outlasts(tick, off && mistake)
-	case off:
+	case off && s.foreign.Load():
 		tick = tickAgain
 		s.standBy()
 	}
@@ -113,7 +113,7 @@ func (s *Shard) look() {
 		s.mu.Unlock()
 		k.timer.Reset(s.patience())
 	case tickTakeOver:
-		s.takeOverLocked(mistake)
+		s.takeOverLocked(mistake, by != nil && !mistake)
 	}
 }
 

@@ -77,10 +77,15 @@ func (l *lease) lends() bool { return !l.lent && l.last != nil && l.turns >= max
 // begin lends the seat to the goroutine that waits for the last signal.
 func (l *lease) begin() { l.lent, l.over, l.turns = true, false, 0 }
 
-// end notes that the keeper takes the seat back.
-func (l *lease) end() {
+// end notes that the keeper takes the seat back. idle says that the thread in it sleeps and nothing
+// has come: it has the seat again after the next turn.
+func (l *lease) end(idle bool) {
 	if l.over {
 		l.mistake()
+	}
+	if idle && l.lent && !l.over {
+		l.lent, l.turns = false, max(l.need, leaseTurns)-1
+		return
 	}
 	l.lent, l.over, l.last, l.turns = false, false, nil, 0
 }

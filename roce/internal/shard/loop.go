@@ -135,7 +135,7 @@ func (s *Shard) loop(lapsed bool) {
 		if s.crowd.returns() {
 			s.SendPosted()
 		}
-		if s.ack.over(now, s.foreign.Load()) {
+		if s.ack.over(now, s.forThreads()) {
 			s.endAckDelay()
 		}
 		alone := !busy && !s.shareCPU()

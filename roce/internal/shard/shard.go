@@ -114,6 +114,7 @@ type Shard struct {
 	leaseOver bool        // under rxMu: the goroutine in the seat is to call the keeper
 	lendsTo   *Signal     // under rxMu: to whom the keeper is to leave the seat
 	foreign   atomic.Bool // see ServeForeign
+	threads   atomic.Bool // see SleeperSignal
 	standby   standby
 	starved   starved
 	hold      hold

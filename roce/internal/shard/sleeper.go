@@ -10,8 +10,33 @@ import "github.com/goroce/goroce/internal/core"
 // thread has not looked for a period, whatever the reason, and an idle process has no ticks. It was
 // a mistake only if something had come, and the thread was not about to get a CPU.
 
-// SleeperSignal makes a signal that wakes nobody: it says for whom packets are.
-func SleeperSignal(by core.Sleeper) *Signal { return &Signal{sleeper: by} }
+// SleeperSignal returns a signal that wakes nobody: it says for whom packets are; nil if that is
+// nil. was may be one for the same. Those who wait are threads from then on, which the kernel runs,
+// and not goroutines.
+func (s *Shard) SleeperSignal(was *Signal, by core.Sleeper) *Signal {
+	if !s.threads.Load() {
+		s.threads.Store(true)
+	}
+	switch {
+	case by == nil:
+		return nil
+	case was != nil && was.sleeper == by:
+		return was
+	}
+	return &Signal{sleeper: by}
+}
+
+// lentToThread reports whether a thread has the seat.
+func (s *Shard) lentToThread() bool {
+	heir := s.heir.Load()
+	return heir != nil && heir.sleeper != nil
+}
+
+// LentTo reports whether the thread of such a signal has the seat.
+func (s *Shard) LentTo(sig *Signal) bool {
+	heir := s.heir.Load()
+	return sig != nil && sig.sleeper != nil && heir.same(sig)
+}
 
 // same reports whether one thread waits for both signals.
 func (s *Signal) same(t *Signal) bool {
@@ -77,22 +102,12 @@ func (k *keeper) outlasts(t tick, off bool) tick {
 // Glance receives for the thread that has the seat until nothing is left: who waits for an edge of
 // the descriptor gets one for what comes later. It implements [core.Lender].
 func (s *Shard) Glance() {
-	for tries := 1; !s.rxMu.TryLock(); tries++ {
-		if !s.Lent() {
-			return
-		}
-		if s.machine.Gosched(); tries%PollYield == 0 {
-			s.machine.Nap(standbyNs)
-		}
-	}
-	defer s.rxMu.Unlock()
-	if !s.Lent() || s.Closed() {
+	if !s.enter() {
 		return
 	}
+	defer s.rxMu.Unlock()
 	s.keeper.polls.Add(1)
-	s.sendInTime()
 	s.endPolledAckDelay()
-	s.pollable.Attend()
 	err := error(nil)
 	for looks := 0; err == nil; looks++ {
 		if looks == glanceLooks { // a stream, which the keeper receives beside the program
@@ -110,6 +125,60 @@ func (s *Shard) Glance() {
 	s.crowd.woken.Store(0)
 	if err != nil || s.leaseOver || s.link.Blocked() {
 		s.takeOver() // it meets the error again
+	}
+}
+
+// enter begins to receive for the thread that has the seat, and takes rxMu; false if it has lost
+// the seat.
+func (s *Shard) enter() bool {
+	for tries := 1; !s.rxMu.TryLock(); tries++ {
+		if !s.Lent() {
+			return false
+		}
+		if s.machine.Gosched(); tries%PollYield == 0 {
+			s.machine.Nap(standbyNs)
+		}
+	}
+	if !s.Lent() || s.Closed() {
+		s.rxMu.Unlock()
+		return false
+	}
+	s.sendInTime()
+	s.pollable.Attend()
+	return true
+}
+
+// Await receives as sit does, but leaves the sleep to the thread. It implements [core.Lender].
+func (s *Shard) Await(done func() bool, slept bool) {
+	if !s.enter() {
+		return
+	}
+	defer s.rxMu.Unlock()
+	s.endAckDelay()
+	now := s.link.Now()
+	if slept {
+		s.pace.woke(now)
+	} else {
+		s.pace.begin(now)
+	}
+	for look := slept || s.pace.looks(s.spin) || s.pace.shares(s.spin) && s.shareCPU(); look && s.Lent() && !s.Closed() && !done(); {
+		now = s.letRun(now, false)
+		s.keeper.polls.Add(1)
+		busy, err := s.progress(s.expectReply)
+		now = s.link.Now()
+		look = !s.pace.turn(now, busy, s.received, s.spin)
+		s.crowd.woken.Store(0)
+		if err != nil || s.leaseOver || s.link.Blocked() {
+			s.takeOver() // it meets the error again
+			return
+		}
+		if done() {
+			return
+		}
+		if !busy && !s.shareCPU() {
+			look = false
+		}
+		s.endAckDelay()
 	}
 }
 

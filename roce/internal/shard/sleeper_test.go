@@ -32,9 +32,9 @@ func (t *thread) Idle() bool         { return len(t.link.came) == 0 }
 
 // The channels of one thread are one who waits, and those of two are not.
 func TestLeaseIsForAThread(t *testing.T) {
-	a, b, c, unknown := SleeperSignal(&thread{number: 7}), SleeperSignal(&thread{number: 7}), SleeperSignal(&thread{number: 8}), SleeperSignal(&thread{})
+	a, b, c, unknown := signalOf(&thread{number: 7}), signalOf(&thread{number: 7}), signalOf(&thread{number: 8}), signalOf(&thread{})
 	require.True(t, a.same(a) && a.same(b) && unknown.same(unknown))
-	require.False(t, a.same(c) || a.same(unknown) || unknown.same(SleeperSignal(&thread{})))
+	require.False(t, a.same(c) || a.same(unknown) || unknown.same(signalOf(&thread{})))
 	require.False(t, a.same(nil) || a.same(NewSignal()) || NewSignal().same(a))
 
 	var l lease
@@ -114,7 +114,7 @@ func (v *virtual) lent(t *testing.T, who *thread) *Shard {
 	s.keep()
 	synctest.Wait()
 	s.mu.Lock()
-	s.lease.last, s.lease.turns = SleeperSignal(who), leaseTurns
+	s.lease.last, s.lease.turns = signalOf(who), leaseTurns
 	s.mu.Unlock()
 	v.come()
 	synctest.Wait()
@@ -198,3 +198,5 @@ func TestSleeperWithNothingToDo(t *testing.T) {
 		})
 	}
 }
+
+func signalOf(by core.Sleeper) *Signal { return new(Shard).SleeperSignal(nil, by) }
