@@ -52,6 +52,30 @@ func TestLeaseIsForAThread(t *testing.T) {
 	require.True(t, l.over)
 }
 
+// Threads that keep many messages under way leave the seat to the keeper.
+func TestLeaseOfAThreadIsForConversations(t *testing.T) {
+	for every, lends := range map[int]bool{1: false, 2: false, 8: true} { // turns for a message behind others
+		var l lease
+		sig := SleeperSignal(&thread{number: 7})
+		l.turn(1, sig)
+		for i := range 4 * leaseTurns {
+			if i%every == 0 {
+				l.posted()
+			}
+			l.turn(1, sig)
+		}
+		require.Equal(t, lends, l.lends(), "%d", every)
+		l.begin()
+		for i := range 4 * leaseTurns {
+			if i%every == 0 {
+				l.posted()
+			}
+			l.turn(1, sig)
+		}
+		require.Equal(t, lends, !l.over)
+	}
+}
+
 // virtual is a link, and a machine, in the time of a bubble. It notes how long packets wait.
 type virtual struct {
 	*still
