@@ -163,7 +163,7 @@ func (s *Shard) giveUp() {
 	if k.over {
 		return
 	}
-	if heir != nil && heir.sleeper != nil {
+	if heir.ofThread() {
 		k.starved = 0
 		k.put.looks(s, heir.sleeper.Thread())
 	} else if s.foreign.Load() && !k.off.Load() {

@@ -27,7 +27,7 @@ type lease struct { // under the lock of the shard
 	alone  bool    // nobody else waited
 	turns  int     // in succession
 	need   int     // turns to lend, after mistakes
-	behind int     // messages posted behind others since the last turn
+	behind int     // messages posted behind others since the last turn; of a thread: see posted
 }
 
 // woke notes that packets have woken the goroutine that waits for a signal, and whether nobody else
@@ -58,15 +58,22 @@ func (l *lease) handled(packets int) {
 			l.turns, l.need = 0, l.need/2
 		}
 	}
-	l.behind = 0
+	if l.behind--; l.behind < 0 || !l.last.ofThread() {
+		l.behind = 0
+	}
 }
 
 // against notes an event that speaks against a lease.
 func (l *lease) against() { l.turns, l.over = 0, l.lent }
 
-// posted notes a message that was posted behind others of its queue pair.
+// posted notes a message that was posted behind others of its queue pair. To a thread the seat is
+// only lent if there are few such in many turns: who keeps many messages under way, as Ceph does,
+// often posts them in other threads than the one that waits, and the keeper sends them together.
 func (l *lease) posted() {
-	if l.behind++; l.behind > leaseBehind {
+	if l.behind++; l.last.ofThread() {
+		l.behind += leaseBehind / 2
+	}
+	if l.behind > leaseBehind {
 		l.against()
 	}
 }

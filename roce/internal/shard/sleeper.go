@@ -47,6 +47,9 @@ func (s *Signal) same(t *Signal) bool {
 	return s.sleeper == t.sleeper || thread != 0 && thread == t.sleeper.Thread()
 }
 
+// ofThread reports whether a thread of a program in another language waits for the signal.
+func (s *Signal) ofThread() bool { return s != nil && s.sleeper != nil }
+
 // mayReceive reports whether who waits for a signal can have the seat. A thread then sleeps on the
 // sockets already. rxMu and the lock are held.
 func (s *Shard) mayReceive(sig *Signal) bool {
@@ -63,7 +66,7 @@ func (s *Shard) mayReceive(sig *Signal) bool {
 
 // forget has a thread that waits for the signal sleep on the sockets no longer.
 func (s *Signal) forget(l core.Lender) {
-	if s != nil && s.sleeper != nil {
+	if s.ofThread() {
 		s.sleeper.Forget(l)
 	}
 }

@@ -18,16 +18,16 @@ import (
 type thread struct {
 	number  int
 	refuses bool
-	watches bool
+	watches atomic.Bool
 	link    *virtual // nil: idle
 }
 
 func (t *thread) Thread() int { return t.number }
 func (t *thread) Watch(core.Lender, []int) bool {
-	t.watches = !t.refuses
-	return t.watches
+	t.watches.Store(!t.refuses)
+	return !t.refuses
 }
-func (t *thread) Forget(core.Lender) { t.watches = false }
+func (t *thread) Forget(core.Lender) { t.watches.Store(false) }
 func (t *thread) Idle() bool         { return len(t.link.came) == 0 }
 
 // The channels of one thread are one who waits, and those of two are not.
@@ -50,6 +50,30 @@ func TestLeaseIsForAThread(t *testing.T) {
 	require.False(t, l.over)
 	l.turn(1, c)
 	require.True(t, l.over)
+}
+
+// Threads that keep many messages under way leave the seat to the keeper.
+func TestLeaseOfAThreadIsForConversations(t *testing.T) {
+	for every, lends := range map[int]bool{1: false, 2: false, 8: true} { // turns for a message behind others
+		var l lease
+		sig := signalOf(&thread{number: 7})
+		l.turn(1, sig)
+		for i := range 4 * leaseTurns {
+			if i%every == 0 {
+				l.posted()
+			}
+			l.turn(1, sig)
+		}
+		require.Equal(t, lends, l.lends(), "%d", every)
+		l.begin()
+		for i := range 4 * leaseTurns {
+			if i%every == 0 {
+				l.posted()
+			}
+			l.turn(1, sig)
+		}
+		require.Equal(t, lends, !l.over)
+	}
 }
 
 // virtual is a link, and a machine, in the time of a bubble. It notes how long packets wait.
@@ -118,7 +142,7 @@ func (v *virtual) lent(t *testing.T, who *thread) *Shard {
 	s.mu.Unlock()
 	v.come()
 	synctest.Wait()
-	require.Equal(t, !who.refuses, s.Lent() && who.watches)
+	require.Equal(t, !who.refuses, s.Lent() && who.watches.Load())
 	return s
 }
 
@@ -162,15 +186,17 @@ func TestNobodyWaitsForASleeper(t *testing.T) {
 						spend(looks)
 						v.come()
 						s.Glance()
-						require.True(t, s.Lent() && who.watches)
+						require.True(t, s.Lent() && who.watches.Load())
 					}
 					spend(offset * step)
 					v.come()
 					spend(20 * leasePeriod)
 					require.Equal(t, v.sent, v.taken)
 					require.LessOrEqual(t, v.worst, c.bound)
-					require.False(t, s.Lent() || who.watches)
+					require.False(t, s.Lent() || who.watches.Load())
+					s.mu.Lock()
 					require.NotZero(t, s.lease.need, "a mistake")
+					s.mu.Unlock()
 					s.End(nil)
 					s.keeper.stop()
 				})
@@ -190,9 +216,11 @@ func TestSleeperWithNothingToDo(t *testing.T) {
 			} else {
 				time.Sleep(2 * leasePeriod)
 				synctest.Wait()
+				s.mu.Lock()
 				require.Zero(t, s.lease.need)
+				s.mu.Unlock()
 			}
-			require.False(t, s.Lent() || who.watches)
+			require.False(t, s.Lent() || who.watches.Load())
 			s.End(nil)
 			s.keeper.stop()
 		})
