@@ -27,3 +27,25 @@ type Readiness struct {
 	// Drained: the peer's adapter has all that was written, or will never have it.
 	Drained bool
 }
+
+// Sleeper is a thread of a program in C that sleeps until a descriptor can be read, and then calls
+// Glance of those that have lent it their seat.
+type Sleeper interface {
+	// Thread says which thread that is, by its number; 0 if it is not known yet.
+	Thread() int
+	// Watch has it sleep on other descriptors, too, until Forget, and reports whether it will.
+	Watch(l Lender, fds []int) bool
+	Forget(l Lender)
+	// Idle reports whether nothing has come that it could read.
+	Idle() bool
+}
+
+// Lender is a shard that has lent its seat. Glance receives. Recall takes the seat back, and does
+// not call the Sleeper afterwards.
+type Lender interface {
+	Glance()
+	Recall()
+	// Await is Glance for a thread that is inside a call which waits. It goes on until done, or
+	// until sleep pays; slept says that the thread has just slept.
+	Await(done func() bool, slept bool)
+}

@@ -110,6 +110,16 @@ type Driven interface {
 	Changed() <-chan struct{}
 }
 
+// Pollable is a link for whose packets a thread can wait by descriptors, in place of Wait.
+type Pollable interface {
+	Link
+	// Descriptors returns them: one can be read when Recv may find something, or Wake was called.
+	// Only the receiving side calls Descriptors and Attend.
+	Descriptors() []int
+	// Attend comes before Recv where there is no Wait.
+	Attend()
+}
+
 // Unverified is a link that can leave the check of the ICRC to the caller of Recv, so that the
 // payload is copied right after the check has read it. That takes less time than two passes over a
 // batch.

@@ -45,13 +45,13 @@ func (c *Conn) onEvent(*verbs.CQ) {
 }
 
 // Ready returns what a program can do now.
-func (c connCore) Ready() core.Readiness { return c.readiness(false) }
+func (c connCore) Ready() core.Readiness { return c.readiness(false, nil) }
 
 // ReadyOrNotify is Ready, and makes the function of Notify called when that changes. A call may
-// also come without a change.
-func (c connCore) ReadyOrNotify() core.Readiness { return c.readiness(true) }
+// also come without a change. The function wakes a thread, if that is not nil.
+func (c connCore) ReadyOrNotify(by core.Sleeper) core.Readiness { return c.readiness(true, by) }
 
-func (c *Conn) readiness(notify bool) core.Readiness {
+func (c *Conn) readiness(notify bool, by core.Sleeper) core.Readiness {
 	if !c.valid() {
 		return core.Readiness{Readable: true, Writable: true, Over: true, Err: errInvalid}
 	}
@@ -60,6 +60,7 @@ func (c *Conn) readiness(notify bool) core.Readiness {
 	if !c.closed && c.err == nil {
 		if notify {
 			c.asked.Store(true)
+			core.Open(c.cq).WakesBy(by)
 			if err := c.cq.RequestNotify(false); err != nil {
 				c.fail(err)
 			}

@@ -34,7 +34,7 @@ func newWaker(c *Conn) *waker {
 // until waits until something is so.
 func (w *waker) until(t testing.TB, so func(core.Readiness) bool) {
 	ctx := testContext(t)
-	for !so(core.Open(w.c).ReadyOrNotify()) {
+	for !so(core.Open(w.c).ReadyOrNotify(nil)) {
 		select {
 		case <-w.woke:
 		case <-ctx.Done():

@@ -132,7 +132,7 @@ func TestPacketConnConnect(t *testing.T) {
 		default:
 		}
 	})
-	for core.Open(a).ReadyOrNotify(); a.Stats().Foreign < 2; core.Open(a).ReadyOrNotify() {
+	for core.Open(a).ReadyOrNotify(nil); a.Stats().Foreign < 2; core.Open(a).ReadyOrNotify(nil) {
 		<-rang // datagrams of two senders come in any order
 	}
 	require.Equal(t, uint64(2), a.Stats().Foreign)
@@ -216,7 +216,7 @@ func TestPacketConnTry(t *testing.T) {
 	buf := make([]byte, 3)
 	next := func() (n, whole int, from netip.AddrPort) {
 		for {
-			if r := core.Open(b).ReadyOrNotify(); r.Readable {
+			if r := core.Open(b).ReadyOrNotify(nil); r.Readable {
 				break
 			}
 			<-rang

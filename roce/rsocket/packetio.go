@@ -90,19 +90,22 @@ func (c packetCore) Notify(f func()) {
 }
 
 // Ready returns what a program can do now.
-func (c packetCore) Ready() core.Readiness { return c.readiness(false) }
+func (c packetCore) Ready() core.Readiness { return c.readiness(false, nil) }
 
 // ReadyOrNotify is Ready, and makes the function of Notify called when that changes. A call may
-// also come without a change.
-func (c packetCore) ReadyOrNotify() core.Readiness { return c.readiness(true) }
+// also come without a change. The function wakes a thread, if that is not nil.
+func (c packetCore) ReadyOrNotify(by core.Sleeper) core.Readiness { return c.readiness(true, by) }
 
-func (c *PacketConn) readiness(notify bool) core.Readiness {
+func (c *PacketConn) readiness(notify bool, by core.Sleeper) core.Readiness {
 	if !c.valid() {
 		return core.Readiness{Readable: true, Writable: true, Over: true, Err: errInvalid}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if notify {
+		for _, q := range c.queues {
+			core.Open(q.cq).WakesBy(by)
+		}
 		c.request()
 	}
 	c.look() // completions from before the request raise no event

@@ -133,6 +133,14 @@ func (c *cqCore) Shard() *shard.Shard { return c.s }
 
 func (c *cqCore) Signal() *shard.Signal { return c.notify }
 
+// WakesBy tells whom CQOptions.OnEvent wakes; nil is for somebody unknown.
+func (c *cqCore) WakesBy(t core.Sleeper) {
+	was := c.sleeper.Load()
+	if sig := c.s.SleeperSignal(was, t); sig != was {
+		c.sleeper.Store(sig)
+	}
+}
+
 func (c *cqCore) Enter() {
 	c.waiters.Add(1)
 	if c.s.Mode() != shard.Polling {

@@ -40,8 +40,9 @@ type CQ struct {
 	// onEvent is called with eventMu held, and never once the queue is dead.
 	onEvent  func(*CQ)
 	eventMu  sync.Mutex
-	calls    func() // callOnEvent
-	memory   []byte // of a ring, until Close; under pollMu
+	calls    func()                       // callOnEvent
+	sleeper  atomic.Pointer[shard.Signal] // of the thread that OnEvent wakes; nil: unknown
+	memory   []byte                       // of a ring, until Close; under pollMu
 	userData any
 }
 
@@ -154,6 +155,9 @@ func (cq *CQ) poll(wcs []WC, answers func() bool) (int, error) {
 	}
 	if others := cq.feeders.Load(); others != nil {
 		return cq.pollAll(*others, wcs, answers)
+	}
+	if cq.appArmed.Load() && cq.s.LentTo(cq.sleeper.Load()) {
+		return 0, nil // that thread is about to wait, and receives then for all its queues
 	}
 	if !cq.s.Polled() {
 		cq.s.Poll(answers) // this also counts as polling
@@ -370,7 +374,7 @@ func (cq *CQ) completionEvent(s *shard.Shard) {
 			s.Woke(cq.waitsBy(s, cq.ch.sig))
 			cq.ch.push(cq)
 		} else {
-			s.Woke(nil)
+			s.Woke(cq.waitsBy(s, cq.sleeper.Load()))
 			cq.told.Store(cq.t.Told())
 			s.Unlocked(cq.calls)
 		}

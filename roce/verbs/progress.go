@@ -49,10 +49,11 @@ func (c *cqCore) Progress() {
 // unattended records that the application will stop calling for a while: the goroutines of the
 // shards that complete here receive from now on.
 func (cq *CQ) unattended() {
-	cq.s.Unattended()
+	by := cq.sleeper.Load()
+	cq.s.UnattendedBy(by)
 	if others := cq.feeders.Load(); others != nil {
 		for _, s := range *others {
-			s.Unattended()
+			s.UnattendedBy(by)
 		}
 	}
 }

@@ -48,11 +48,14 @@ func goroce_create_cq(a *C.struct_goroce_cq) C.int {
 		if q.ch = channels.get(uint32(a.channel)); q.ch == nil {
 			return eINVAL
 		}
-		o.OnEvent = func(*verbs.CQ) { q.ch.events.push(q) }
+		o.OnEvent = func(*verbs.CQ) { q.ch.push(q) }
 	}
 	var err error
 	if q.CQ, err = core.Open(q.ctx).CreateRingCQ(int(a.cqe), &o); err != nil {
 		return errno(err)
+	}
+	if q.ch != nil {
+		core.Open(q).WakesBy(q.ch)
 	}
 	a.ring = (*C.struct_goroce_ring)(core.Open(q).Ring())
 	a.handle = C.goroce_handle(cqs.put(q))
@@ -71,12 +74,7 @@ func goroce_destroy_cq(handle C.goroce_handle, compEvents, asyncEvents *C.uint32
 	cqs.drop(uint32(handle))
 	*compEvents, *asyncEvents = 0, 0
 	if q.ch != nil {
-		q.ch.events.forget(func(e *userCQ) bool {
-			return e == q
-		})
-		q.ch.events.mu.Lock()
-		*compEvents = C.uint32_t(q.compTaken)
-		q.ch.events.mu.Unlock()
+		*compEvents = C.uint32_t(q.ch.forget(q))
 	}
 	*asyncEvents = q.ctx.forgetAsync(&q.asyncTaken)
 	return 0

@@ -17,7 +17,8 @@ func ring(fd int) {
 	}
 }
 
-// drain takes all counts of an eventfd, without waiting: somebody else may be reading it, too.
+// drain takes all counts of an eventfd, one if it is of semaphore kind, without waiting: somebody
+// else may be reading it, too.
 func drain(fd int) {
 	var b [8]byte
 	_, err := unix.Preadv2(fd, [][]byte{b[:]}, -1, unix.RWF_NOWAIT)

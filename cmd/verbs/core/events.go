@@ -8,25 +8,12 @@ import "C"
 import (
 	"container/list"
 	"encoding/binary"
-	"slices"
 	"sync"
 	"syscall"
 	"unsafe"
 
 	"github.com/goroce/goroce/roce/verbs"
 )
-
-// eventQueue holds events of completion queues until the program takes them. Its eventfd, of
-// semaphore kind, counts them, so that the program can wait for it by any means. The C half reads
-// one count and then takes one event; a count without an event, as the end of an object may leave,
-// means nothing. The events are bounded by how often the program asks for them.
-type eventQueue[E any] struct {
-	mu     *sync.Mutex
-	events []E
-	fd     int
-}
-
-func newEventQueue[E any](fd int) eventQueue[E] { return eventQueue[E]{mu: new(sync.Mutex), fd: fd} }
 
 // one is what adds a count to an eventfd.
 var one = func() (b [8]byte) {
@@ -42,35 +29,6 @@ func count(fd int) {
 			return
 		}
 	}
-}
-
-// push is called by the thread that has met the event, and wakes the program. That may run at once,
-// and calls pop, so the lock is free by then: who waits for one of Go's in a call from C costs four
-// switches of threads.
-func (q *eventQueue[E]) push(e E) {
-	q.mu.Lock()
-	q.events = append(q.events, e)
-	q.mu.Unlock()
-	count(q.fd)
-}
-
-// pop takes the first event and calls taken for it, before forget can look.
-func (q *eventQueue[E]) pop(taken func(E)) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if len(q.events) == 0 {
-		return false
-	}
-	taken(q.events[0])
-	q.events = slices.Delete(q.events, 0, 1)
-	return true
-}
-
-// forget drops the events that match.
-func (q *eventQueue[E]) forget(match func(E) bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.events = slices.DeleteFunc(q.events, match)
 }
 
 // asyncEvent is an asynchronous event for a context.
@@ -205,44 +163,5 @@ func goroce_async_next(handle C.goroce_handle, e *C.struct_goroce_async) C.int {
 		return eNOENT
 	}
 	e.element, e._type = a.element, a.kind
-	return 0
-}
-
-// userChannel is the Go half of an ibv_comp_channel.
-type userChannel struct {
-	events eventQueue[*userCQ]
-}
-
-var channels table[userChannel]
-
-//export goroce_create_channel
-func goroce_create_channel(device C.goroce_handle, fd C.int, handle *C.goroce_handle) C.int {
-	if contexts.get(uint32(device)) == nil {
-		return eINVAL
-	}
-	*handle = C.goroce_handle(channels.put(&userChannel{newEventQueue[*userCQ](int(fd))}))
-	return full(*handle)
-}
-
-//export goroce_destroy_channel
-func goroce_destroy_channel(handle C.goroce_handle) C.int {
-	if channels.drop(uint32(handle)) == nil {
-		return eINVAL
-	}
-	return 0
-}
-
-//export goroce_channel_next
-func goroce_channel_next(handle C.goroce_handle, cookie *C.uint64_t) C.int {
-	ch := channels.get(uint32(handle))
-	if ch == nil {
-		return eINVAL
-	}
-	if !ch.events.pop(func(q *userCQ) {
-		*cookie = q.cookie
-		q.compTaken++
-	}) {
-		return eNOENT
-	}
 	return 0
 }

@@ -14,7 +14,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -26,8 +25,7 @@ import (
 )
 
 // Sockets for librdmacm: streams here, datagrams in rs_datagram.go. The contract is
-// ../include/goroce_rs.h. A program that waits does so in poll(2), for an eventfd that is rung when
-// there may be something for it.
+// ../include/goroce_rs.h. A program that waits does so in poll(2): see rsThread.
 
 // rsState is what a socket is.
 type rsState uint8
@@ -59,44 +57,6 @@ type rsSocket struct {
 	datagram *rsDatagram // nil: a stream
 
 	wake rsWaiters
-}
-
-// rsWaiters are the eventfds of those who wait for a socket, and its mirror for epoll.
-type rsWaiters struct {
-	mu     sync.Mutex
-	fds    []int
-	mirror atomic.Pointer[rsMirror] // nil: there is none
-}
-
-func (w *rsWaiters) add(fd int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !slices.Contains(w.fds, fd) { // a handler of a signal may have left the call that had added it
-		w.fds = append(w.fds, fd)
-	}
-}
-
-func (w *rsWaiters) remove(fd int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for i, o := range w.fds {
-		if o == fd {
-			w.fds = append(w.fds[:i], w.fds[i+1:]...)
-			return
-		}
-	}
-}
-
-// ring wakes all. It is called with the lock of a device held, too.
-func (w *rsWaiters) ring() {
-	if m := w.mirror.Load(); m != nil {
-		m.changed()
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, fd := range w.fds {
-		ring(fd)
-	}
 }
 
 var rsSockets table[rsSocket]
@@ -254,7 +214,7 @@ func closeBehind(c *rsocket.Conn) error {
 		tick := time.NewTicker(rsAsk)
 		defer tick.Stop()
 		for end := time.Now().Add(rsLinger); core.Open(c).TryDisconnect() == syscall.EAGAIN && time.Now().Before(end); {
-			core.Open(c).ReadyOrNotify()
+			core.Open(c).ReadyOrNotify(nil)
 			atomic.AddUint32((*uint32)(&C.goroce_rs_behind.beat), 1)
 			select {
 			case <-looked:
@@ -398,32 +358,15 @@ func goroce_rs_path_mtu(handle C.goroce_handle, bytes *C.uint32_t) C.int {
 	})
 }
 
-//export goroce_rs_ready
-func goroce_rs_ready(handle C.goroce_handle, events C.uint32_t, fd C.int, revents *C.uint32_t) C.int {
-	*revents = 0
-	s := rsSockets.get(uint32(handle))
-	if s == nil {
-		return C.int(syscall.EBADF)
-	}
-	if fd >= 0 {
-		s.wake.add(int(fd)) // before the look, or what comes then would wake nobody
-	}
-	*revents = s.ready(events, fd >= 0) & (events | C.POLLERR | C.POLLHUP)
-	if fd >= 0 && *revents != 0 {
-		s.wake.remove(int(fd))
-	}
-	return 0
-}
-
 // ready returns what there is; with notify those who wait are woken when there is more. Programs
 // such as rstream take POLLHUP for the end and look no further: those that want to read get it when
-// they have read all.
-func (s *rsSocket) ready(events C.uint32_t, notify bool) (v C.uint32_t) {
+// they have read all. by is the thread that waits, if it is the only one that does.
+func (s *rsSocket) ready(events C.uint32_t, notify bool, by core.Sleeper) (v C.uint32_t) {
 	s.mu.Lock()
 	state, conn, l := s.state, s.conn, s.listener
 	if s.datagram != nil && state != rsClosed {
 		defer s.mu.Unlock()
-		return s.datagram.ready(notify)
+		return s.datagram.ready(notify, by)
 	}
 	s.mu.Unlock()
 	switch state {
@@ -440,11 +383,11 @@ func (s *rsSocket) ready(events C.uint32_t, notify bool) (v C.uint32_t) {
 	default:
 		return 0
 	}
-	look := core.Open(conn).Ready
 	if notify {
-		look = core.Open(conn).ReadyOrNotify
+		v = pollBits(core.Open(conn).ReadyOrNotify(by))
+	} else {
+		v = pollBits(core.Open(conn).Ready())
 	}
-	v = pollBits(look())
 	if v&events&C.POLLIN != 0 && v&C.POLLHUP != 0 {
 		var b [1]byte
 		if n, err := core.Open(conn).TryPeek(b[:]); n > 0 || err == syscall.EAGAIN { // there is data, or somebody is reading it
@@ -472,12 +415,4 @@ func pollBits(r core.Readiness) (v C.uint32_t) {
 		v |= C.GOROCE_RS_DRAINED
 	}
 	return v
-}
-
-//export goroce_rs_forget
-func goroce_rs_forget(handle C.goroce_handle, fd C.int) C.int {
-	if s := rsSockets.get(uint32(handle)); s != nil {
-		s.wake.remove(int(fd))
-	}
-	return 0
 }

@@ -138,15 +138,14 @@ func (d *rsDatagram) name(peer bool) (a netip.AddrPort, ok bool) {
 }
 
 // ready returns what there is. A socket without a port gets one when it sends.
-func (d *rsDatagram) ready(notify bool) C.uint32_t {
+func (d *rsDatagram) ready(notify bool, by core.Sleeper) C.uint32_t {
 	if d.conn == nil {
 		return C.POLLOUT
 	}
-	look := core.Open(d.conn).Ready
 	if notify {
-		look = core.Open(d.conn).ReadyOrNotify
+		return pollBits(core.Open(d.conn).ReadyOrNotify(by))
 	}
-	return pollBits(look())
+	return pollBits(core.Open(d.conn).Ready())
 }
 
 // withDatagram runs f for the datagram socket of a handle, without a lock: its calls have their

@@ -131,8 +131,8 @@ func (m *rsMirror) sync(again C.uint32_t) {
 	if m.closed {
 		return
 	}
-	have := m.s.ready(C.POLLIN, true) // with POLLHUP when all data is read
-	switch {                          // the end first: it makes the descriptor readable, too, with one edge
+	have := m.s.ready(C.POLLIN, true, nil) // with POLLHUP when all data is read
+	switch {                               // the end first: it makes the descriptor readable, too, with one edge
 	case have&(C.POLLIN|C.POLLERR|C.POLLHUP) == 0:
 	case have&C.POLLERR != 0, have&C.POLLHUP != 0 && m.noWrite:
 		m.end(rsHungUp)

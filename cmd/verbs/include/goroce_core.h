@@ -23,7 +23,7 @@
 #include "goroce_gids.h"
 
 /* Counts the changes of this file: both halves have to be of one build. */
-#define GOROCE_CORE_VERSION 8
+#define GOROCE_CORE_VERSION 9
 
 typedef uint32_t goroce_handle;
 
@@ -188,11 +188,12 @@ struct goroce_core {
 	/* bind_mw binds a window of type 1 and makes a completion on qp. */
 	int (*bind_mw)(goroce_handle qp, goroce_handle mw, struct ibv_mw_bind *bind, uint32_t *rkey);
 
-	/* fd is an eventfd of semaphore kind: one count for each event. */
+	/* fd is an eventfd of semaphore kind: one count for each event, and for packets that thread receives: see channel_next. */
 	int (*create_channel)(goroce_handle device, int fd, goroce_handle *channel);
 	int (*destroy_channel)(goroce_handle channel);
-	/* channel_next takes the event that a count of fd stands for: the cookie of a CQ; ENOENT if there is none. */
-	int (*channel_next)(goroce_handle channel, uint64_t *cq);
+	/* channel_next takes the event that a count of fd stands for: the cookie of a CQ; ENOENT if there is none. thread is the caller, which
+	 * may have to receive. */
+	int (*channel_next)(goroce_handle channel, int thread, uint64_t *cq);
 
 	int (*create_cq)(struct goroce_cq *cq);
 	/* destroy_cq tells how many events of the CQ channel_next and async_next have returned. */

@@ -1,6 +1,6 @@
 /*
  * The contract between librdmacm.so.1 and the Go half for sockets over RDMA. The rules of goroce_core.h hold.
- * No function waits: what cannot be done now is EAGAIN, and ready says when to try again.
+ * No function waits: what cannot be done now is EAGAIN, and poll says when to try again.
  */
 #ifndef GOROCE_RS_H
 #define GOROCE_RS_H
@@ -10,9 +10,9 @@
 #include "goroce_core.h"
 
 /* Counts the changes of this file: both halves have to be of one build. */
-#define GOROCE_RS_VERSION 6
+#define GOROCE_RS_VERSION 7
 
-/* A bit of ready beside those of poll(2): the peer's adapter has all that was written. */
+/* A bit of poll beside those of poll(2): the peer's adapter has all that was written. */
 #define GOROCE_RS_DRAINED 0x10000
 
 /* How long a socket that was closed goes on until the peer's adapter has what was written: as Close of package rsocket. */
@@ -20,6 +20,21 @@
 
 /* How often shutdown is to be tried again until then. */
 #define GOROCE_RS_ASK_MS 20
+
+enum goroce_rs_how { GOROCE_RS_LOOK, GOROCE_RS_AWAIT, GOROCE_RS_SLEPT, GOROCE_RS_LEAVE };
+
+/* A socket that is asked about: which of the events of poll(2), or GOROCE_RS_DRAINED, there are, and whether POLLERR, POLLHUP or POLLNVAL. */
+struct goroce_rs_item {
+	goroce_handle socket;
+	uint32_t events, revents;
+};
+
+/* A thread. set is a set of epoll with an eventfd, event, in it. The thread closes both when it ends: gone is 1 then, and 2 when
+ * nobody uses them any more. */
+struct goroce_rs_thread {
+	int32_t gone, users;
+	int set, event;
+};
 
 enum goroce_rs_option {
 	GOROCE_RS_SNDBUF,   /* bytes */
@@ -48,12 +63,14 @@ struct goroce_rs {
 	/* recv: *n is 0 at the end of the data. */
 	int (*recv)(goroce_handle socket, const struct iovec *iov, int count, int peek, size_t *n);
 	int (*send)(goroce_handle socket, const struct iovec *iov, int count, size_t *n);
+	/* thread makes a thread known that is to wait. t is on the heap, and the Go half's to free. */
+	int (*thread)(struct goroce_rs_thread *t, int number, goroce_handle *thread);
 	/*
-	 * ready returns in *revents which of the events, and of POLLERR and POLLHUP, there are. With fd not negative
-	 * and none of them, that eventfd is rung when it is worth looking again, until forget is called.
+	 * poll returns for how many of the sockets there is something. It does not sleep: if there is nothing, a thread that waits sleeps
+	 * until its set can be read, and then calls again, with GOROCE_RS_SLEPT. One that does not, since it is interrupted or late, calls
+	 * with GOROCE_RS_LEAVE. Without a thread poll looks once.
 	 */
-	int (*ready)(goroce_handle socket, uint32_t events, int fd, uint32_t *revents);
-	int (*forget)(goroce_handle socket, int fd);
+	int (*poll)(struct goroce_rs_item *items, size_t n, goroce_handle thread, int how);
 	int (*shutdown)(goroce_handle socket, int how);
 	/* close ends a socket for the program. What the peer's adapter has not got yet follows, as long as GOROCE_RS_LINGER_MS; the end
 	 * of the process waits for that. An error says that something is lost already. */
@@ -74,7 +91,7 @@ struct goroce_rs {
 	int (*recv_from)(goroce_handle socket, void *buf, size_t len, int peek, struct sockaddr_storage *from, size_t *n);
 	int (*send_to)(goroce_handle socket, const void *buf, size_t len, const struct sockaddr *to);
 	/*
-	 * mirror has the descriptor of a socket say what ready does, for epoll, until close. The descriptor becomes an end of a pair of AF_UNIX
+	 * mirror has the descriptor of a socket say what poll does, for epoll, until close. The descriptor becomes an end of a pair of AF_UNIX
 	 * sockets that do not block; mine is another descriptor of it, far one of the other end. Both stay the caller's, who closes them
 	 * after close. Negative ones end it.
 	 */

@@ -54,15 +54,21 @@ EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *ch)
 EXPORT int ibv_get_cq_event(struct ibv_comp_channel *ch, struct ibv_cq **cq, void **context)
 {
 	ENTER_MINUS(ch->context);
+	static __thread pid_t thread;
+	static __thread unsigned int born; // thread is of this generation
 	uint64_t cookie;
 	int e;
 	shim_pause(ch->context);
+	if (UNLIKELY(!thread || born != shim_generation)) {
+		thread = gettid();
+		born = shim_generation;
+	}
 	do {
 		// A count may be left over from a queue that is gone.
 		uint64_t count;
 		if (read(ch->fd, &count, sizeof count) != sizeof count)
 			return -1;
-		e = core->channel_next(to_channel(ch)->handle, &cookie);
+		e = core->channel_next(to_channel(ch)->handle, thread, &cookie);
 	} while (e == ENOENT);
 	if (e) {
 		errno = e;

@@ -41,8 +41,8 @@ struct rs *rs_of(int fd);   /* NULL with EBADF; ENODEV in the child of a fork */
 void rs_note_bound(struct rs *s); /* after it has got an address */
 int rs_new(goroce_handle handle, int domain, int type, struct rs **made); /* the descriptor, or -1 with errno */
 int64_t rs_now_us(void); /* on a clock that nobody sets */
-int rs_waker(void); /* the eventfd of this thread, or -1 with errno */
-void rs_drain(int waker);
+goroce_handle rs_thread(int *set); /* this thread, and the set of epoll by which it sleeps; 0 with errno */
+void rs_thread_lost(void);	       /* the set is closed */
 
 /* rs_socket.c */
 int rs_check_addr(const struct sockaddr *addr, socklen_t len); /* refuses what is no address, or a part of one */

@@ -2,7 +2,10 @@
 #include "rs.h"
 
 #include <fcntl.h>
+#include <sched.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 // A table of two levels, so that looking a socket up takes no lock.
@@ -148,29 +151,69 @@ int rs_new(goroce_handle handle, int domain, int type, struct rs **made)
 
 static pthread_key_t key;
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
-static __thread int waker; // + 1
-static __thread pid_t waker_of;
+static __thread struct goroce_rs_thread *self;
+static __thread goroce_handle self_handle;
+static __thread unsigned int self_born; // see cm_foreign
 
-static void end_waker(void *fd) { close((int)(intptr_t)fd - 1); }
-static void make_key(void) { pthread_key_create(&key, end_waker); }
-
-int rs_waker(void)
+// leave_thread has the Go half use the descriptors no more. It does not call it: at the end of a thread what that has for calls may be gone. The Go
+// half of the parent is not in a child, and nobody there is done with it.
+static void leave_thread(struct goroce_rs_thread *t, bool ours)
 {
-	if (waker && waker_of == getpid())
-		return waker - 1;
-	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (fd < 0)
-		return -1;
-	pthread_once(&key_once, make_key);
-	pthread_setspecific(key, (void *)(intptr_t)(fd + 1));
-	waker = fd + 1;
-	waker_of = getpid();
-	return fd;
+	bool shared = self_born == goroce_generation();
+	__atomic_store_n(&t->gone, 1, __ATOMIC_SEQ_CST);
+	while (shared && __atomic_load_n(&t->users, __ATOMIC_SEQ_CST))
+		sched_yield();
+	if (ours) {
+		close(t->set);
+		close(t->event);
+	}
+	__atomic_store_n(&t->gone, 2, __ATOMIC_RELEASE);
+	self = NULL;
 }
 
-void rs_drain(int fd)
+static void end_thread(void *t) { leave_thread(t, true); }
+
+static void make_key(void) { pthread_key_create(&key, end_thread); }
+
+static int open_thread(struct goroce_rs_thread *t)
 {
-	uint64_t n;
-	if (read(fd, &n, sizeof n) < 0)
-		return; // nothing was there
+	t->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	t->set = epoll_create1(EPOLL_CLOEXEC);
+	struct epoll_event e = {.events = EPOLLIN};
+	if (t->event >= 0 && t->set >= 0 && !syscall(SYS_epoll_ctl, t->set, EPOLL_CTL_ADD, t->event, &e) &&
+	    !(errno = RS(thread, t, gettid(), &self_handle)))
+		return 0;
+	int failed = errno;
+	if (t->event >= 0)
+		close(t->event);
+	if (t->set >= 0)
+		close(t->set);
+	return failed;
+}
+
+void rs_thread_lost(void)
+{
+	pthread_setspecific(key, NULL);
+	leave_thread(self, false);
+}
+
+goroce_handle rs_thread(int *set)
+{
+	if (!self || self_born != goroce_generation()) {
+		if (self)
+			leave_thread(self, true);
+		struct goroce_rs_thread *t = calloc(1, sizeof *t);
+		int e = t ? open_thread(t) : ENOMEM;
+		if (e) {
+			free(t);
+			errno = e;
+			return 0;
+		}
+		self = t;
+		self_born = goroce_generation();
+		pthread_once(&key_once, make_key);
+		pthread_setspecific(key, t);
+	}
+	*set = self->set;
+	return self_handle;
 }

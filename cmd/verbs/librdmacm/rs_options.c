@@ -172,9 +172,9 @@ static int give(const void *from, size_t n, void *to, socklen_t *len)
 // take_error returns why connecting has failed, once.
 static int take_error(struct rs *s)
 {
-	uint32_t got;
 	goroce_handle h = atomic_load(&s->handle);
-	if (s->type == SOCK_DGRAM || RS(ready, h, 0, -1, &got) || !(got & POLLERR))
+	struct goroce_rs_item now = {.socket = h};
+	if (s->type == SOCK_DGRAM || RS(poll, &now, 1, 0, GOROCE_RS_LOOK) < 0 || !(now.revents & POLLERR))
 		return 0;
 	int e = RS(connected, h);
 	return e == EINPROGRESS || e == ENOTCONN ? 0 : e;

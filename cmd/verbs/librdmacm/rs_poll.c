@@ -3,8 +3,6 @@
 
 #include <time.h>
 
-#define POLL_US 10 // looked for without sleeping, as librdmacm does
-
 int64_t rs_now_us(void)
 {
 	struct timespec t;
@@ -21,31 +19,60 @@ static int left_ms(int64_t start, int timeout_ms)
 	return left > 0 ? (int)left : 0;
 }
 
+// ask calls the Go half. A handler of a signal that has run meanwhile interrupts who was about to sleep.
+static int ask(struct goroce_rs_item *items, size_t n, goroce_handle thread, int how, bool *interrupted)
+{
+	goroce_busy++;
+	int found = rs->poll(items, n, thread, how);
+	*interrupted = goroce_late;
+	return goroce_left(found);
+}
+
+// wait_for waits until one of the sockets, or of other descriptors, has something. others, of n, have room for one more. It returns how many sockets have; 0 after the
+// timeout, or for others; -1 with errno.
+static int wait_for(struct goroce_rs_item *items, size_t n, struct pollfd *others, nfds_t count, int64_t start, int timeout_ms)
+{
+	goroce_handle thread = rs_thread(&others[count].fd);
+	if (!thread)
+		return -1;
+	others[count].events = POLLIN;
+	for (int how = GOROCE_RS_AWAIT;; how = GOROCE_RS_SLEPT) {
+		bool interrupted;
+		int found = ask(items, n, thread, how, &interrupted);
+		if (found)
+			return found;
+		int r = -1, e = EINTR;
+		if (!interrupted) {
+			r = poll(others, count + 1, left_ms(start, timeout_ms));
+			e = errno;
+		}
+		if (r == 1 && others[count].revents == POLLIN)
+			continue;
+		if (r > 0 && others[count].revents & POLLNVAL) { // the program has closed it
+			RS(poll, items, n, thread, GOROCE_RS_LEAVE);
+			rs_thread_lost();
+			if (!(thread = rs_thread(&others[count].fd)))
+				return -1;
+			continue;
+		}
+		RS(poll, items, n, thread, GOROCE_RS_LEAVE);
+		errno = e;
+		return r < 0 ? -1 : 0;
+	}
+}
+
 int rs_await(struct rs *s, uint32_t events, int timeout_ms)
 {
-	uint32_t got;
-	int64_t start = rs_now_us();
-	goroce_handle h = atomic_load(&s->handle);
-	do {
-		int e = RS(ready, h, events, -1, &got);
-		if (e || got)
-			return cm_result(e);
-	} while (rs_now_us() - start < POLL_US);
-	int fd = rs_waker();
-	if (fd < 0)
-		return -1;
-	for (;;) {
-		int e = RS(ready, h, events, fd, &got);
-		if (e || got)
-			return cm_result(e);
-		struct pollfd p = {.fd = fd, .events = POLLIN};
-		int n = poll(&p, 1, left_ms(start, timeout_ms));
-		e = n < 0 ? errno : n ? 0 : ETIMEDOUT;
-		RS(forget, h, fd);
-		rs_drain(fd);
-		if (e)
-			return cm_result(e);
-	}
+	struct goroce_rs_item item = {.socket = atomic_load(&s->handle), .events = events};
+	struct pollfd set;
+	int found = wait_for(&item, 1, &set, 0, rs_now_us(), timeout_ms);
+	if (found > 0 && item.revents & POLLNVAL)
+		errno = EBADF;
+	else if (found > 0)
+		return 0;
+	else if (!found)
+		errno = ETIMEDOUT;
+	return -1;
 }
 
 // events_of returns what poll's events are for a socket. Urgent data does not exist.
@@ -61,7 +88,7 @@ static uint32_t events_of(const struct pollfd *p)
 
 static short revents_of(const struct pollfd *p, uint32_t got)
 {
-	short v = (short)(got & (POLLERR | POLLHUP));
+	short v = (short)(got & (POLLERR | POLLHUP | POLLNVAL));
 	if (got & POLLIN)
 		v |= p->events & (POLLIN | POLLRDNORM);
 	if (got & POLLOUT)
@@ -69,131 +96,64 @@ static short revents_of(const struct pollfd *p, uint32_t got)
 	return v;
 }
 
-// look asks one socket; with a waker it is to be rung.
-static void look(struct pollfd *p, struct rs *s, int waker)
+// poll_all is rpoll, with room for what there is to ask. others has those of fds that are no rsockets, and -1 in place of one.
+static int poll_all(struct pollfd *fds, nfds_t n, struct goroce_rs_item *items, size_t sockets, struct pollfd *others, int timeout)
 {
-	uint32_t got = 0;
-	int e = RS(ready, atomic_load(&s->handle), events_of(p), waker, &got);
-	p->revents = e ? POLLNVAL : revents_of(p, got);
-}
-
-// look_all asks all, and returns how many have something.
-static int look_all(struct pollfd *fds, nfds_t n, bool others, bool sockets)
-{
-	int ready = 0;
-	// Other descriptors: all of them in one call.
-	if (others) {
-		struct pollfd *all = malloc(n * sizeof *all);
-		if (!all) {
-			errno = ENOMEM;
-			return -1;
-		}
-		for (nfds_t i = 0; i < n; i++) {
-			all[i] = fds[i];
-			if (rs_find(fds[i].fd))
-				all[i].fd = -1;
-		}
-		int r = poll(all, n, 0);
-		for (nfds_t i = 0; i < n && r >= 0; i++)
-			fds[i].revents = all[i].revents;
-		int e = errno;
-		free(all);
-		errno = e;
-		if (r < 0)
-			return -1;
-		ready = r;
-	}
-	for (nfds_t i = 0; sockets && i < n; i++) {
-		struct rs *s = rs_find(fds[i].fd);
-		if (!s)
-			continue;
-		look(&fds[i], s, -1);
-		ready += fds[i].revents != 0;
-	}
-	return ready;
-}
-
-// arm has all sockets ring the waker; it returns whether one has something already.
-static bool arm(struct pollfd *fds, nfds_t n, int waker)
-{
-	bool any = false;
-	for (nfds_t i = 0; i < n && !any; i++) {
-		struct rs *s = rs_find(fds[i].fd);
-		if (!s)
-			continue;
-		look(&fds[i], s, waker);
-		any = fds[i].revents != 0;
-	}
-	return any;
-}
-
-static void disarm(struct pollfd *fds, nfds_t n, int waker)
-{
-	for (nfds_t i = 0; i < n; i++) {
-		struct rs *s = rs_find(fds[i].fd);
-		if (s)
-			RS(forget, atomic_load(&s->handle), waker);
-	}
-	rs_drain(waker);
-}
-
-// sleep_for waits for the waker and for the other descriptors; -1 with errno if it was interrupted.
-static int sleep_for(const struct pollfd *fds, nfds_t n, int waker, int timeout_ms)
-{
-	struct pollfd *all = malloc((n + 1) * sizeof *all);
-	if (!all) {
-		errno = ENOMEM;
+	int64_t start = rs_now_us();
+	int ready = sockets < n ? poll(others, n, 0) : 0;
+	if (ready < 0)
 		return -1;
+	int found = 0, set;
+	if (ready || !timeout) {
+		bool ignored;
+		found = ask(items, sockets, rs_thread(&set), GOROCE_RS_LOOK, &ignored);
+	} else {
+		found = wait_for(items, sockets, others, n, start, timeout);
+		if (found < 0)
+			return -1;
+		if (sockets < n && (ready = poll(others, n, 0)) < 0)
+			return -1;
 	}
-	for (nfds_t i = 0; i < n; i++) {
-		all[i] = fds[i];
-		if (rs_find(fds[i].fd))
-			all[i].fd = -1;
-	}
-	all[n] = (struct pollfd){.fd = waker, .events = POLLIN};
-	int r = poll(all, n + 1, timeout_ms);
-	int e = errno;
-	free(all);
-	errno = e;
-	return r;
+	for (nfds_t i = 0; i < n; i++)
+		fds[i].revents = others[i].fd < 0 && fds[i].fd >= 0 ? revents_of(&fds[i], (items++)->revents) : others[i].revents;
+	return ready + found;
 }
+
+#define FEW 16
 
 EXPORT int rpoll(struct pollfd *fds, nfds_t n, int timeout)
 {
-	bool sockets = false, others = false;
+	size_t sockets = 0;
 	if (!fds && n)
 		return cm_result(EFAULT);
 	for (nfds_t i = 0; i < n; i++) {
 		struct rs *s = rs_find(fds[i].fd);
-		if (!s)
-			others = true;
-		else if (goroce_foreign(s->born))
+		if (s && goroce_foreign(s->born))
 			return cm_result(ENODEV);
-		else
-			sockets = true;
+		sockets += s != NULL;
 	}
 	if (!sockets)
 		return poll(fds, n, timeout);
-	int64_t start = rs_now_us();
-	do {
-		int r = look_all(fds, n, others, true);
-		if (r || !timeout)
-			return r;
-	} while (rs_now_us() - start < POLL_US);
-	int waker = rs_waker();
-	if (waker < 0)
-		return -1;
-	for (;;) {
-		bool any = arm(fds, n, waker);
-		int r = any ? 1 : sleep_for(fds, n, waker, left_ms(start, timeout));
-		int e = errno;
-		disarm(fds, n, waker);
-		if (r < 0)
-			return cm_result(e);
-		r = look_all(fds, n, others, true);
-		if (r || left_ms(start, timeout) == 0)
-			return r;
+	struct room {
+		struct goroce_rs_item item;
+		struct pollfd other;
+	} few[FEW + 1], *room = few;
+	if (n > FEW && !(room = malloc((n + 1) * sizeof *room)))
+		return cm_result(ENOMEM);
+	struct goroce_rs_item *items = (struct goroce_rs_item *)room;
+	struct pollfd *others = (struct pollfd *)(items + n);
+	sockets = 0;
+	for (nfds_t i = 0; i < n; i++) {
+		struct rs *s = rs_find(fds[i].fd);
+		others[i] = (struct pollfd){.fd = s ? -1 : fds[i].fd, .events = fds[i].events};
+		if (s)
+			items[sockets++] = (struct goroce_rs_item){.socket = atomic_load(&s->handle), .events = events_of(&fds[i])};
 	}
+	int r = poll_all(fds, n, items, sockets, others, timeout), e = errno;
+	if (room != few)
+		free(room);
+	errno = e;
+	return r;
 }
 
 // milliseconds rounds up: who waits for less than one does not mean not to wait.

@@ -25,6 +25,7 @@ type keeper struct {
 	eager      atomic.Uint32 // polls while the goroutine was at work, since the last wait
 	attention  attention     // of a program in another language
 	put        putOff        // whether a thread of that program was, since the last look; under mu
+	starved    int           // ticks that a lease has outlasted; under mu
 
 	mu      sync.Mutex // taken before the lock of the shard
 	timer   *time.Timer
@@ -55,12 +56,12 @@ func (s *Shard) takeOver() {
 	k := &s.keeper
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	s.takeOverLocked(false)
+	s.takeOverLocked(false, false)
 }
 
 // takeOverLocked is takeOver for callers that hold the mutex of the keeper. lapsed says that the
-// seat was lent and nobody sat in it.
-func (s *Shard) takeOverLocked(lapsed bool) {
+// seat was lent and nobody sat in it, which is a mistake if packets wait; idle is for lease.end.
+func (s *Shard) takeOverLocked(lapsed, idle bool) {
 	k := &s.keeper
 	if k.over || k.off.Load() || s.Background() {
 		return
@@ -70,7 +71,7 @@ func (s *Shard) takeOverLocked(lapsed bool) {
 	k.eager.Store(0)
 	k.attention.begin()
 	k.background.Store(true)
-	s.lease.end()
+	s.lease.end(idle)
 	s.mu.Unlock()
 	s.revoke()
 	k.running.Add(1)
@@ -90,10 +91,18 @@ func (s *Shard) look() {
 	if k.over || s.Background() {
 		return
 	}
+	thread := s.starved.poller()
 	s.seatMu.Lock()
-	tick := s.seat.fired(k.polls.Load())
+	tick, mistake, by := s.seat.fired(k.polls.Load()), s.Lent(), s.seat.sleeper()
+	if by != nil {
+		thread, mistake = by.Thread(), tick == tickTakeOver && !by.Idle()
+	}
 	s.seatMu.Unlock()
-	if s.foreign.Load() && k.put.looks(s) && tick == tickTakeOver {
+	off := s.forThreads() && k.put.looks(s, thread) && tick == tickTakeOver && s.machine.ThreadReady(thread)
+	switch {
+	case by != nil:
+		tick = k.outlasts(tick, off && mistake)
+	case off && s.foreign.Load():
 		tick = tickAgain
 		s.standBy()
 	}
@@ -104,7 +113,7 @@ func (s *Shard) look() {
 		s.mu.Unlock()
 		k.timer.Reset(s.patience())
 	case tickTakeOver:
-		s.takeOverLocked(s.Lent())
+		s.takeOverLocked(mistake, by != nil && !mistake)
 	}
 }
 
@@ -137,12 +146,15 @@ func (s *Shard) giveUp() {
 	if s.posts.waiting() && !s.shut {
 		s.Flush(s.link.Now()) // nobody would send it later
 	}
-	var heir *Signal
-	if s.lends && !k.over {
-		heir = s.lease.begin()
-	}
-	s.lends = false
+	heir := s.lendsTo
+	s.lendsTo = nil
 	s.seatMu.Lock()
+	if heir != nil && (k.over || s.Closed()) {
+		heir.forget(s)
+		heir = nil
+	} else if heir != nil {
+		s.lease.begin()
+	}
 	s.seat.lend(heir, k.polls.Load())
 	s.heir.Store(heir)
 	s.seatMu.Unlock()
@@ -151,7 +163,10 @@ func (s *Shard) giveUp() {
 	if k.over {
 		return
 	}
-	if s.foreign.Load() && !k.off.Load() {
+	if heir.ofThread() {
+		k.starved = 0
+		k.put.looks(s, heir.sleeper.Thread())
+	} else if s.foreign.Load() && !k.off.Load() {
 		s.standby.given.Add(1)
 		s.standBy()
 	}

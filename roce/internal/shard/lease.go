@@ -27,14 +27,14 @@ type lease struct { // under the lock of the shard
 	alone  bool    // nobody else waited
 	turns  int     // in succession
 	need   int     // turns to lend, after mistakes
-	behind int     // messages posted behind others since the last turn
+	behind int     // messages posted behind others since the last turn; of a thread: see posted
 }
 
 // woke notes that packets have woken the goroutine that waits for a signal, and whether nobody else
 // waits. The signal is nil for one that waits by other means.
 func (l *lease) woke(sig *Signal, alone bool) {
 	l.alone = alone
-	l.other = l.other || sig == nil || l.woken != nil && l.woken != sig
+	l.other = l.other || sig == nil || l.woken != nil && !l.woken.same(sig)
 	l.woken = sig
 }
 
@@ -49,7 +49,7 @@ func (l *lease) handled(packets int) {
 		l.against()
 	case sig == nil:
 		// An acknowledgement by itself.
-	case sig != l.last && !l.alone:
+	case !sig.same(l.last) && !l.alone:
 		l.against()
 		l.last = sig
 	default:
@@ -58,15 +58,22 @@ func (l *lease) handled(packets int) {
 			l.turns, l.need = 0, l.need/2
 		}
 	}
-	l.behind = 0
+	if l.behind--; l.behind < 0 || !l.last.ofThread() {
+		l.behind = 0
+	}
 }
 
 // against notes an event that speaks against a lease.
 func (l *lease) against() { l.turns, l.over = 0, l.lent }
 
-// posted notes a message that was posted behind others of its queue pair.
+// posted notes a message that was posted behind others of its queue pair. To a thread the seat is
+// only lent if there are few such in many turns: who keeps many messages under way, as Ceph does,
+// often posts them in other threads than the one that waits, and the keeper sends them together.
 func (l *lease) posted() {
-	if l.behind++; l.behind > leaseBehind {
+	if l.behind++; l.last.ofThread() {
+		l.behind += leaseBehind / 2
+	}
+	if l.behind > leaseBehind {
 		l.against()
 	}
 }
@@ -74,16 +81,18 @@ func (l *lease) posted() {
 // lends reports whether the keeper is to leave the seat to a goroutine that waits.
 func (l *lease) lends() bool { return !l.lent && l.last != nil && l.turns >= max(l.need, leaseTurns) }
 
-// begin lends the seat to the goroutine that waits for the signal that it returns.
-func (l *lease) begin() *Signal {
-	l.lent, l.over, l.turns = true, false, 0
-	return l.last
-}
+// begin lends the seat to the goroutine that waits for the last signal.
+func (l *lease) begin() { l.lent, l.over, l.turns = true, false, 0 }
 
-// end notes that the keeper takes the seat back.
-func (l *lease) end() {
+// end notes that the keeper takes the seat back. idle says that the thread in it sleeps and nothing
+// has come: it has the seat again after the next turn.
+func (l *lease) end(idle bool) {
 	if l.over {
 		l.mistake()
+	}
+	if idle && l.lent && !l.over {
+		l.lent, l.turns = false, max(l.need, leaseTurns)-1
+		return
 	}
 	l.lent, l.over, l.last, l.turns = false, false, nil, 0
 }

@@ -25,7 +25,8 @@ func TestLeaseIsForAConversation(t *testing.T) {
 		l.turn(1, a)
 	}
 	require.True(t, l.lends())
-	require.Same(t, a, l.begin())
+	require.Same(t, a, l.last)
+	l.begin()
 
 	l.turn(2)
 	l.turn(1, a)
@@ -33,7 +34,7 @@ func TestLeaseIsForAConversation(t *testing.T) {
 	l.turn(1, a, b)
 	l.turn(1, a)
 	require.True(t, l.over, "one for another ends it")
-	l.end()
+	l.end(false)
 	require.False(t, l.lent)
 
 	l.turn(1, a)
@@ -101,7 +102,7 @@ func TestLeaseIsNotForStreams(t *testing.T) {
 				stream(&l)
 				l.turn(1, a)
 				require.True(t, l.over)
-				l.end()
+				l.end(false)
 			}
 		})
 	}

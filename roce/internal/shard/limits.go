@@ -44,6 +44,10 @@ const (
 	leaseTurns    = 16
 	maxLeaseTurns = 4096
 	leaseBehind   = 8
+	// starvedTicks is how many ticks a lease outlasts while the thread in the seat waits for a CPU.
+	// glanceLooks bounds the batches that this thread receives in one call.
+	starvedTicks = 8
+	glanceLooks  = 4
 	// eagerPolls is how many polls that receive nothing, without a wait, turn an event-driven shard
 	// into a polled one: more than an application makes that polls briefly before it waits.
 	eagerPolls = 4096

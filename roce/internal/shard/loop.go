@@ -99,7 +99,9 @@ func (s *Shard) judgeLease(n int) {
 	}
 	s.lease.handled(n)
 	s.leaseOver = s.lease.over
-	s.lends = s.lease.lends() && s.Background() && !s.foreign.Load() && !s.keeper.off.Load()
+	if s.lendsTo == nil && s.lease.lends() && s.Background() && !s.keeper.off.Load() && s.mayReceive(s.lease.last) {
+		s.lendsTo = s.lease.last
+	}
 }
 
 // wokeSomeone is for progress: what came in was waited for. The lock is held.
@@ -126,14 +128,14 @@ func (s *Shard) loop(lapsed bool) {
 			s.mu.Unlock()
 		}
 		lapsed = false
-		if s.lends {
+		if s.lendsTo != nil {
 			return
 		}
 		now := s.letRun(s.link.Now(), s.crowd.goes()) // the goroutines that packets woke run first
 		if s.crowd.returns() {
 			s.SendPosted()
 		}
-		if s.ack.over(now, s.foreign.Load()) {
+		if s.ack.over(now, s.forThreads()) {
 			s.endAckDelay()
 		}
 		alone := !busy && !s.shareCPU()

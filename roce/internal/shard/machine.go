@@ -120,5 +120,10 @@ func usedOf(r *unix.Rusage) (ran, slept, preempted int64) {
 	return r.Utime.Nano() + r.Stime.Nano(), int64(r.Nvcsw), int64(r.Nivcsw)
 }
 
-// Gosched lets goroutines of this process run that are ready.
-func (s *Shard) Gosched() { s.machine.Gosched() }
+// Gosched lets goroutines of this process run that are ready. A thread that has called Go would go
+// to sleep for that, and another one would have to wake it.
+func (s *Shard) Gosched() {
+	if !s.threads.Load() || s.machine.Procs() == 1 {
+		s.machine.Gosched()
+	}
+}

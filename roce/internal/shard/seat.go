@@ -34,7 +34,7 @@ func (v *seat) revoke() bool {
 // sitDown takes a lent seat for the goroutine that waits for sig, unless another sits there. It
 // reports whether that goroutine may receive.
 func (v *seat) sitDown(sig *Signal) bool {
-	if sig == nil || v.heir == nil || v.taken {
+	if sig == nil || v.heir == nil || v.sleeper() != nil || v.taken {
 		return false
 	}
 	v.heir, v.taken = sig, true
@@ -98,7 +98,7 @@ func (s *Shard) rouse() {
 func (s *Shard) revoke() {
 	s.seatMu.Lock()
 	wake := s.seat.revoke()
-	s.heir.Store(nil)
+	s.heir.Swap(nil).forget(s)
 	s.seatMu.Unlock()
 	if wake {
 		s.link.Wake()

@@ -79,14 +79,16 @@ type Shard struct {
 	slotted link.Slotted
 	driven  link.Driven    // Driven only
 	sched   link.Scheduler // nil: goroutines do not take turns
-	addrs   []netip.Addr
-	mtu     ib.MTU
-	rand    io.Reader
-	guid    [8]byte
-	spin    spinTime
-	credits bool // Tuning.EndToEndCredits
-	owner   Owner
-	machine machine
+	// pollable is the link if threads can sleep on its descriptors, or nil.
+	pollable link.Pollable
+	addrs    []netip.Addr
+	mtu      ib.MTU
+	rand     io.Reader
+	guid     [8]byte
+	spin     spinTime
+	credits  bool // Tuning.EndToEndCredits
+	owner    Owner
+	machine  machine
 
 	// mu guards the engine and the sending side of the link.
 	mu          sync.Mutex
@@ -110,8 +112,9 @@ type Shard struct {
 	yield     yielder
 	lease     lease       // under mu
 	leaseOver bool        // under rxMu: the goroutine in the seat is to call the keeper
-	lends     bool        // under rxMu: the keeper is to leave the seat
+	lendsTo   *Signal     // under rxMu: to whom the keeper is to leave the seat
 	foreign   atomic.Bool // see ServeForeign
+	threads   atomic.Bool // see SleeperSignal
 	standby   standby
 	starved   starved
 	hold      hold
@@ -175,6 +178,7 @@ func New(c Config) (*Shard, error) {
 	if u, ok := s.link.(link.Unverified); ok {
 		s.unverified, s.checker = u, u
 	}
+	s.pollable, _ = s.link.(link.Pollable)
 	s.keeper.off.Store(c.Alone)
 	s.expectReply = s.wokeSomeone
 	s.nextTimer.Store(math.MaxInt64)
@@ -222,6 +226,7 @@ func (s *Shard) End(reason error) {
 		}
 		s.ended.Store(true)
 		close(s.closed)
+		s.dismiss()
 		s.link.Wake()
 	})
 }

@@ -1,12 +1,18 @@
 package shard
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/goroce/goroce/internal/core"
+)
 
 // Signal wakes one goroutine at a time; a signal with nobody waiting is kept.
 type Signal struct {
 	set chan struct{}
 	// seat is the shard on which the goroutine that waits for the signal receives meanwhile.
 	seat atomic.Pointer[Shard]
+	// sleeper waits in place of a goroutine; nil: a goroutine does.
+	sleeper core.Sleeper
 }
 
 // NewSignal makes a signal.

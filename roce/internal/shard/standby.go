@@ -63,14 +63,15 @@ func (s *Shard) lookAfter() {
 	var seen activity
 	var put putOff
 	seen.looks(k.polls.Load(), k.postCalls.Load())
-	put.looks(s)
+	put.looks(s, s.starved.poller())
 	pause, idle := time.Duration(standbyNs), time.Duration(0)
 	for {
 		s.machine.Nap(pause)
 		if s.Closed() || s.Background() || k.off.Load() {
 			return
 		}
-		off := put.looks(s)
+		thread := s.starved.poller()
+		off := put.looks(s, thread) && s.machine.ThreadReady(thread)
 		if seen.looks(k.polls.Load(), k.postCalls.Load()) {
 			idle = 0
 		} else if off {

@@ -71,12 +71,12 @@ func (v *starved) poller() int {
 // CPU.
 type putOff usage
 
-// looks reports whether that was so for most of the time since the last look.
-func (p *putOff) looks(s *Shard) bool {
-	before, now := *p, putOff{thread: s.starved.poller(), at: s.link.Now()}
-	now.ran = s.machine.ThreadRan(now.thread)
+// looks reports whether a thread had a CPU for less than half of the time since the last look.
+func (p *putOff) looks(s *Shard, thread int) bool {
+	before, now := *p, putOff{thread: thread, at: s.link.Now()}
+	now.ran = s.machine.ThreadRan(thread)
 	*p = now
-	return now.thread != 0 && now.thread == before.thread && now.ran-before.ran < (now.at-before.at)/2 && s.machine.ThreadReady(now.thread)
+	return thread != 0 && thread == before.thread && now.ran-before.ran < (now.at-before.at)/2
 }
 
 // usageOfThread measures the calling thread; the zero value if the kernel does not tell.

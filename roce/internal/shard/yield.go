@@ -56,7 +56,7 @@ func (c *computing) ran(start, end, cpu int64) {
 // there, and the extra thread of the runtime would take the look over each time.
 func (s *Shard) letRun(now int64, surely bool) int64 {
 	c := &s.yield.compute
-	foreign := s.foreign.Load()
+	foreign := s.forThreads()
 	switch {
 	case surely && !foreign:
 	case !surely && now < c.until, (foreign || !s.pace.looks(s.spin)) && !s.machine.Runnable():
@@ -76,11 +76,13 @@ func (s *Shard) letRun(now int64, surely bool) int64 {
 	return end
 }
 
+func (s *Shard) forThreads() bool { return s.threads.Load() || s.foreign.Load() }
+
 // GiveWay lets others run after a look that found nothing: goroutines every PollYield looks, and
 // with one CPU other threads after each.
 func (s *Shard) GiveWay() {
 	if s.yield.looks.Add(1)%PollYield == 0 {
-		s.machine.Gosched()
+		s.Gosched()
 	}
 	if s.machine.CPUs() == 1 {
 		s.yieldCPU()

@@ -51,6 +51,7 @@ type (
 var (
 	_ link.Slotted    = (*Link)(nil)
 	_ link.Unverified = (*Link)(nil)
+	_ link.Pollable   = (*Link)(nil)
 )
 
 // Open opens sockets on the local addresses. The error is an *OpenError that says what to do or,
@@ -154,6 +155,24 @@ func (l *Link) Wait(timeout time.Duration) error {
 	}
 	l.rx.noteAside()
 	return nil
+}
+
+// Descriptors returns what Wait waits for, without what comes aside; see [link.Pollable].
+func (l *Link) Descriptors() []int {
+	l.rx.refresh()
+	fds := []int{l.local.Waker.FD()}
+	for _, s := range l.rx.socks {
+		fds = append(fds, s.fd)
+	}
+	return fds
+}
+
+// Attend takes notice of a Wake; see [link.Pollable].
+func (l *Link) Attend() {
+	l.local.Waker.Take()
+	if l.share.herd.there.Load() {
+		l.share.Look, l.rx.returned = true, true
+	}
 }
 
 // Close closes the sockets.

@@ -55,6 +55,16 @@ func (w *Waker) Clear() {
 	w.woken.Store(false)
 }
 
+// Take is Clear for who has not polled: a Wake that has not written yet stays one.
+func (w *Waker) Take() {
+	var b [8]byte
+	if w.woken.Load() {
+		if n, _ := unix.Read(w.fd, b[:]); n == len(b) {
+			w.woken.Store(false)
+		}
+	}
+}
+
 // Close closes the descriptor. Closing again does nothing.
 func (w *Waker) Close() error {
 	w.mu.Lock()

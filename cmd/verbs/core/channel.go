@@ -1,0 +1,281 @@
+package main
+
+/*
+#include "../include/goroce_core.h"
+#include "aio.h"
+*/
+import "C"
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/goroce/goroce/internal/core"
+	"golang.org/x/sys/unix"
+)
+
+// userChannel is the Go half of an ibv_comp_channel. Its eventfd, of semaphore kind, counts events
+// until the program takes them, so that the program can wait by any means. The C half reads one
+// count and then takes one event. The events are bounded by how often the program asks for them.
+//
+// It implements [core.Sleeper]: while a shard has lent its seat to the program's thread, what that
+// shard receives by counts the eventfd as well, once, and anew after the program has looked. A count
+// without an event, as the end of an object may also leave, means nothing.
+type userChannel struct {
+	handle  C.goroce_handle
+	fd      int
+	thread  atomic.Int32             // that has asked last
+	lenders atomic.Pointer[[]lender] // changed under mu
+	watch   atomic.Uint32
+
+	mu     sync.Mutex // comes after all locks of shards
+	events []*userCQ
+	last   *userCQ // of which the program has taken an event
+	set    int     // of epoll, with what the lenders receive by; 0: none yet
+	dead   bool
+	// While a thread receives, the events that come are not counted. It settles that.
+	looking, uncounted int
+}
+
+// What watch says of the set.
+const (
+	unwatched = iota
+	watched   // it will count
+	counted   // it has
+)
+
+type lender struct {
+	core.Lender
+	fds []int
+}
+
+var channels table[userChannel]
+
+// polls guards the calls of aio.c.
+var polls sync.Mutex
+
+//export goroce_create_channel
+func goroce_create_channel(device C.goroce_handle, fd C.int, handle *C.goroce_handle) C.int {
+	if contexts.get(uint32(device)) == nil {
+		return eINVAL
+	}
+	ch := &userChannel{fd: int(fd)}
+	ch.lenders.Store(new([]lender))
+	ch.handle = C.goroce_handle(channels.put(ch))
+	*handle = ch.handle
+	return full(*handle)
+}
+
+//export goroce_destroy_channel
+func goroce_destroy_channel(handle C.goroce_handle) C.int {
+	ch := channels.drop(uint32(handle))
+	if ch == nil {
+		return eINVAL
+	}
+	ch.mu.Lock()
+	ch.dead = true
+	ch.mu.Unlock()
+	ch.recall()
+	if ch.set != 0 {
+		// What can be read ends the watch, which has a reference to the set.
+		count(ch.fd)
+		_ = unix.EpollCtl(ch.set, unix.EPOLL_CTL_ADD, ch.fd, &unix.EpollEvent{Events: unix.EPOLLIN})
+		unix.Close(ch.set)
+	}
+	return 0
+}
+
+// recall returns when nobody lends anything to the channel.
+func (ch *userChannel) recall() {
+	for _, l := range *ch.lenders.Load() {
+		l.Recall()
+		ch.Forget(l.Lender) // it may have been over
+	}
+}
+
+//export goroce_channel_next
+func goroce_channel_next(handle C.goroce_handle, thread C.int, cookie *C.uint64_t) C.int {
+	ch := channels.get(uint32(handle))
+	if ch == nil {
+		return eINVAL
+	}
+	if ch.thread.Load() != int32(thread) {
+		ch.thread.Store(int32(thread))
+	}
+	q := ch.next(ch.look())
+	if q == nil {
+		return eNOENT
+	}
+	*cookie = q.cookie
+	return 0
+}
+
+// look receives if that is the thread's turn. Who gets true calls next.
+func (ch *userChannel) look() bool {
+	if ch.watch.Load() == unwatched {
+		return false
+	}
+	polls.Lock()
+	for {
+		name := C.goroce_aio_next()
+		if name == 0 {
+			break
+		}
+		if c := channels.get(uint32(name)); c != nil {
+			c.watch.CompareAndSwap(watched, counted)
+		}
+	}
+	polls.Unlock()
+	if !ch.watch.CompareAndSwap(counted, unwatched) {
+		return false
+	}
+	ch.mu.Lock()
+	ch.looking++
+	ch.mu.Unlock()
+	for _, l := range *ch.lenders.Load() {
+		l.Glance()
+	}
+	ch.mu.Lock()
+	ok := ch.rearm()
+	ch.mu.Unlock()
+	if !ok {
+		ch.recall()
+	}
+	return true
+}
+
+// rearm watches the set, if anything is in it. mu is held.
+func (ch *userChannel) rearm() bool {
+	if len(*ch.lenders.Load()) == 0 || !ch.watch.CompareAndSwap(unwatched, watched) {
+		return true
+	}
+	polls.Lock()
+	defer polls.Unlock()
+	if C.goroce_aio_open() == 0 && C.goroce_aio_poll(C.int(ch.set), C.int(ch.fd), C.uint64_t(ch.handle)) == 0 {
+		return true
+	}
+	ch.watch.Store(unwatched)
+	return false
+}
+
+// push is called by the thread that has met the event, and wakes the program. That may run at once,
+// and asks for it, so the lock is free by then: who waits for one of Go's in a call from C costs
+// four switches of threads.
+func (ch *userChannel) push(q *userCQ) {
+	ch.mu.Lock()
+	counts := ch.looking == 0
+	ch.events = append(ch.events, q)
+	if !counts {
+		ch.uncounted++
+	}
+	ch.mu.Unlock()
+	if counts {
+		count(ch.fd)
+	}
+}
+
+// next takes the first event, before forget can look; nil if there is none. looked says that the
+// count was for what look has received. A program that does not block may count on an event, so it
+// has one of the last queue if there is none. It cannot count on a completion: it asks for the next
+// event before it polls.
+func (ch *userChannel) next(looked bool) *userCQ {
+	ch.mu.Lock()
+	q, counts := (*userCQ)(nil), 0
+	if looked {
+		ch.looking--
+		counts, ch.uncounted = ch.uncounted, 0
+	}
+	if len(ch.events) > 0 {
+		q = ch.events[0]
+		ch.events = slices.Delete(ch.events, 0, 1)
+		if looked {
+			counts--
+		}
+	} else if flags, _, errno := syscall.RawSyscall(syscall.SYS_FCNTL, uintptr(ch.fd), syscall.F_GETFL, 0); errno == 0 && flags&syscall.O_NONBLOCK != 0 {
+		q = ch.last
+	}
+	if q != nil {
+		ch.last = q
+		q.compTaken++
+	}
+	ch.mu.Unlock()
+	for ; counts > 0; counts-- {
+		count(ch.fd)
+	}
+	if counts < 0 {
+		drain(ch.fd)
+	}
+	return q
+}
+
+// forget drops the events of a queue that is gone, and returns how many of its events were taken.
+func (ch *userChannel) forget(q *userCQ) uint32 {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.events = slices.DeleteFunc(ch.events, func(e *userCQ) bool { return e == q })
+	if ch.last == q {
+		ch.last = nil
+	}
+	return q.compTaken
+}
+
+// Thread says which thread waits; see [core.Sleeper].
+func (ch *userChannel) Thread() int { return int(ch.thread.Load()) }
+
+// Watch has the descriptors count the eventfd; see [core.Sleeper].
+func (ch *userChannel) Watch(l core.Lender, fds []int) bool {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if ch.dead || ch.thread.Load() == 0 {
+		return false
+	}
+	if ch.set == 0 {
+		set, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+		if err != nil {
+			return false
+		}
+		ch.set = set
+	}
+	before := *ch.lenders.Load()
+	all := append(slices.Clone(before), lender{l, fds})
+	ch.lenders.Store(&all)
+	for _, fd := range fds {
+		if unix.EpollCtl(ch.set, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}) != nil {
+			ch.unwatch(fds)
+			ch.lenders.Store(&before)
+			return false
+		}
+	}
+	if !ch.rearm() {
+		ch.unwatch(fds)
+		ch.lenders.Store(&before)
+		return false
+	}
+	return true
+}
+
+// Forget undoes Watch.
+func (ch *userChannel) Forget(l core.Lender) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	all := slices.Clone(*ch.lenders.Load())
+	if i := slices.IndexFunc(all, func(x lender) bool { return x.Lender == l }); i >= 0 {
+		ch.unwatch(all[i].fds)
+		all = slices.Delete(all, i, i+1)
+		ch.lenders.Store(&all)
+	}
+}
+
+func (ch *userChannel) unwatch(fds []int) {
+	for _, fd := range fds {
+		_ = unix.EpollCtl(ch.set, unix.EPOLL_CTL_DEL, fd, nil)
+	}
+}
+
+// Idle reports whether the eventfd cannot be read; see [core.Sleeper].
+func (ch *userChannel) Idle() bool {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(ch.fd), Events: unix.POLLIN}}, 0)
+	return n == 0 && err == nil
+}

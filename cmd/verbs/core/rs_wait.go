@@ -1,0 +1,304 @@
+package main
+
+/*
+#include <poll.h>
+#include <stdlib.h>
+#include "../include/goroce_rs.h"
+*/
+import "C"
+
+import (
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/goroce/goroce/internal/core"
+	"golang.org/x/sys/unix"
+)
+
+// rsThread is a thread of the program that waits for rsockets: in a call of Go while it looks, and
+// in the C half, by its set of epoll, while it sleeps. It implements [core.Sleeper].
+type rsThread struct {
+	handle      uint32
+	number      int
+	shared      *C.struct_goroce_rs_thread
+	mu          sync.Mutex               // comes after all locks of shards
+	lenders     atomic.Pointer[[]lender] // changed under mu
+	rung        atomic.Bool              // since it began to look, there may be something
+	asleep      atomic.Bool              // who rings it has to wake it
+	dozes, owed bool                     // only the thread itself uses them: it has set asleep; it is being woken
+}
+
+var rsThreads table[rsThread]
+
+//export goroce_rs_thread
+func goroce_rs_thread(c *C.struct_goroce_rs_thread, number C.int, handle *C.goroce_handle) C.int {
+	rsThreads.each(func(t *rsThread) { // those that have ended
+		if t.ended() {
+			rsThreads.drop(t.handle)
+		}
+	})
+	t := &rsThread{shared: c, number: int(number)}
+	t.lenders.Store(new([]lender))
+	if t.handle = rsThreads.put(t); t.handle == 0 {
+		return eNOMEM
+	}
+	runtime.AddCleanup(t, func(c *C.struct_goroce_rs_thread) { C.free(unsafe.Pointer(c)) }, c)
+	*handle = C.goroce_handle(t.handle)
+	return 0
+}
+
+// hold keeps the thread from ending until release, and reports false if it has ended.
+func (t *rsThread) hold() bool {
+	(*atomic.Int32)(unsafe.Pointer(&t.shared.users)).Add(1)
+	there := (*atomic.Int32)(unsafe.Pointer(&t.shared.gone)).Load() == 0
+	if !there {
+		t.release()
+	}
+	return there
+}
+
+func (t *rsThread) release() { (*atomic.Int32)(unsafe.Pointer(&t.shared.users)).Add(-1) }
+
+// ended reports whether the thread is gone, and does nothing any more.
+func (t *rsThread) ended() bool {
+	return (*atomic.Int32)(unsafe.Pointer(&t.shared.gone)).Load() == 2
+}
+
+// Thread is that of [core.Sleeper].
+func (t *rsThread) Thread() int { return t.number }
+
+// Watch is that of [core.Sleeper].
+func (t *rsThread) Watch(l core.Lender, fds []int) bool {
+	if !t.hold() {
+		return false
+	}
+	defer t.release()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !watch(int(t.shared.set), fds) {
+		return false
+	}
+	all := append(slices.Clone(*t.lenders.Load()), lender{l, fds})
+	t.lenders.Store(&all)
+	return true
+}
+
+// watch puts descriptors into a set, all or none.
+func watch(set int, fds []int) bool {
+	for i, fd := range fds {
+		if unix.EpollCtl(set, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN}) != nil {
+			unwatch(set, fds[:i])
+			return false
+		}
+	}
+	return true
+}
+
+func unwatch(set int, fds []int) {
+	for _, fd := range fds {
+		_ = unix.EpollCtl(set, unix.EPOLL_CTL_DEL, fd, nil)
+	}
+}
+
+// Forget undoes Watch. A thread that has ended has closed its set.
+func (t *rsThread) Forget(l core.Lender) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := slices.Clone(*t.lenders.Load())
+	i := slices.IndexFunc(all, func(x lender) bool { return x.Lender == l })
+	if i < 0 {
+		return
+	}
+	if t.hold() {
+		unwatch(int(t.shared.set), all[i].fds)
+		t.release()
+	}
+	all = slices.Delete(all, i, i+1)
+	t.lenders.Store(&all)
+}
+
+// Idle is that of [core.Sleeper].
+func (t *rsThread) Idle() bool {
+	if !t.hold() {
+		return false
+	}
+	defer t.release()
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(t.shared.set), Events: unix.POLLIN}}, 0)
+	return n == 0 && err == nil
+}
+
+// ring tells the thread to look. It is called with the lock of a device held, too.
+func (t *rsThread) ring() {
+	t.rung.Store(true)
+	if t.asleep.Load() && t.asleep.Swap(false) && t.hold() {
+		ring(int(t.shared.event))
+		t.release()
+	}
+}
+
+// begin begins a look. Who has woken the thread may not have written yet, and then it is woken once more for
+// nothing: nobody is to wait here for a goroutine.
+func (t *rsThread) begin() {
+	t.owed = t.owed || t.dozes && !t.asleep.Swap(false)
+	if t.owed {
+		var b [8]byte
+		_, err := unix.Read(int(t.shared.event), b[:])
+		t.owed = err == unix.EAGAIN
+	}
+	t.dozes = false
+	t.rung.Store(false)
+}
+
+// doze comes after a look that has found nothing. It receives, if a shard has lent its seat to the
+// thread, and reports whether to look again; if not, the thread is to sleep.
+func (t *rsThread) doze(slept bool) (again bool) {
+	switch lenders := *t.lenders.Load(); {
+	case len(lenders) == 1:
+		lenders[0].Await(t.rung.Load, slept)
+	case len(lenders) > 1:
+		t.glance()
+	case !slept && runtime.NumCPU() > 1:
+		for start := time.Now(); !t.rung.Load() && time.Since(start) < rsLook; {
+		}
+	}
+	if t.rung.Load() {
+		return true
+	}
+	t.dozes = true
+	t.asleep.Store(true)
+	return t.rung.Load()
+}
+
+func (t *rsThread) glance() {
+	for _, l := range *t.lenders.Load() {
+		l.Glance()
+	}
+}
+
+// rsLook is how long a thread looks without sleeping while the device's goroutine receives, as
+// librdmacm does.
+const rsLook = 10 * time.Microsecond
+
+// rsWaiters are the threads that wait for a socket, and its mirror for epoll.
+type rsWaiters struct {
+	mu      sync.Mutex
+	threads []*rsThread
+	mirror  atomic.Pointer[rsMirror] // nil: there is none
+}
+
+// add adds a thread, and returns it if nobody else waits.
+func (w *rsWaiters) add(t *rsThread) (sole core.Sleeper) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !slices.Contains(w.threads, t) { // a handler of a signal may have left the call that had added it
+		w.threads = slices.DeleteFunc(w.threads, func(o *rsThread) bool { return o.ended() })
+		w.threads = append(w.threads, t)
+	}
+	if len(w.threads) == 1 && w.mirror.Load() == nil {
+		return t
+	}
+	return nil
+}
+
+func (w *rsWaiters) remove(t *rsThread) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if i := slices.Index(w.threads, t); i >= 0 {
+		w.threads = slices.Delete(w.threads, i, i+1)
+	}
+}
+
+// ring wakes all. It is called with the lock of a device held, too.
+func (w *rsWaiters) ring() {
+	if m := w.mirror.Load(); m != nil {
+		m.changed()
+	}
+	var few [4]*rsThread
+	w.mu.Lock()
+	all := append(few[:0], w.threads...)
+	w.mu.Unlock() // those that are woken want it
+	for _, t := range all {
+		t.ring()
+	}
+}
+
+//export goroce_rs_poll
+func goroce_rs_poll(items *C.struct_goroce_rs_item, n C.size_t, thread C.goroce_handle, how C.int) C.int {
+	all, t := unsafe.Slice(items, int(n)), rsThreads.get(uint32(thread))
+	switch {
+	case t == nil:
+		return rsLookAll(all)
+	case how == C.GOROCE_RS_LOOK:
+		t.glance()
+		return rsLookAll(all)
+	case how == C.GOROCE_RS_LEAVE:
+		t.leave(all)
+		return 0
+	}
+	return t.await(all, how == C.GOROCE_RS_SLEPT)
+}
+
+// await looks until one of the sockets has something, or until it is better to sleep. It returns
+// how many have something.
+func (t *rsThread) await(all []C.struct_goroce_rs_item, slept bool) C.int {
+	for {
+		t.begin()
+		found := -1
+		for i := 0; i < len(all) && found < 0; i++ {
+			if rsLookAt(&all[i], t); all[i].revents != 0 {
+				found = i
+			}
+		}
+		switch {
+		case found < 0:
+			if !t.doze(slept) {
+				return 0
+			}
+			slept = false
+			continue
+		case len(all) == 1:
+			t.leave(all)
+			return 1
+		}
+		t.leave(all[:found+1])
+		if n := rsLookAll(all); n > 0 { // or another thread has taken it
+			return n
+		}
+	}
+}
+
+// leave has the sockets forget the thread.
+func (t *rsThread) leave(all []C.struct_goroce_rs_item) {
+	for i := range all {
+		if s := rsSockets.get(uint32(all[i].socket)); s != nil {
+			s.wake.remove(t)
+		}
+	}
+}
+
+func rsLookAll(all []C.struct_goroce_rs_item) (n C.int) {
+	for i := range all {
+		if rsLookAt(&all[i], nil); all[i].revents != 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// rsLookAt fills in what there is for a socket. If t is not nil that is rung when there is more.
+func rsLookAt(p *C.struct_goroce_rs_item, t *rsThread) {
+	s := rsSockets.get(uint32(p.socket))
+	if s == nil {
+		p.revents = C.POLLNVAL
+		return
+	}
+	var by core.Sleeper
+	if t != nil {
+		by = s.wake.add(t) // before the look, or what comes then would wake nobody
+	}
+	p.revents = s.ready(p.events, t != nil, by) & (p.events | C.POLLERR | C.POLLHUP)
+}
