@@ -53,21 +53,21 @@ func sources(t *testing.T, tests bool) (all []source) {
 // lineBudgets are the most lines of Go, without tests, that a folder and those below it may have. A commit that raises
 // one says why. One that is far above what is there is lowered with the commit that made it so.
 var lineBudgets = map[string]int{
-	"ib":                  2860,
-	"mem":                 2247,
+	"ib":                  2825,
+	"mem":                 2205,
 	"transport":           12720,
 	"roce/verbs":          4750,
 	"roce/rdmacm":         6168,
 	"roce/rsocket":        6190,
 	"roce/analyse":        9000,
-	"roce/internal/shard": 3800,
+	"roce/internal/shard": 3795,
 	"roce/internal/slots": 2256,
 	"roce/link":           18375,
-	"cmd/internal":        26110,
+	"cmd/internal":        25655,
 	"cmd/verbs":           6115,
 	"conformance":         36124,
 	"bench":               22920,
-	"internal":            3705,
+	"internal":            3400,
 	"bench/apps":          8800,
 }
 

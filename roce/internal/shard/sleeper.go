@@ -26,12 +26,6 @@ func (s *Shard) SleeperSignal(was *Signal, by core.Sleeper) *Signal {
 	return &Signal{sleeper: by}
 }
 
-// lentToThread reports whether a thread has the seat.
-func (s *Shard) lentToThread() bool {
-	heir := s.heir.Load()
-	return heir != nil && heir.sleeper != nil
-}
-
 // LentTo reports whether the thread of such a signal has the seat.
 func (s *Shard) LentTo(sig *Signal) bool {
 	heir := s.heir.Load()
@@ -165,7 +159,7 @@ func (s *Shard) Await(done func() bool, slept bool) {
 		s.pace.begin(now)
 	}
 	for look := slept || s.pace.looks(s.spin) || s.pace.shares(s.spin) && s.shareCPU(); look && s.Lent() && !s.Closed() && !done(); {
-		now = s.letRun(now, false)
+		s.letRun(now, false)
 		s.keeper.polls.Add(1)
 		busy, err := s.progress(s.expectReply)
 		now = s.link.Now()
