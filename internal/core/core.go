@@ -36,6 +36,8 @@ type Sleeper interface {
 	// Watch has it sleep on other descriptors, too, until Forget, and reports whether it will.
 	Watch(l Lender, fds []int) bool
 	Forget(l Lender)
+	// Inside reports whether it waits inside a call that receives, and does nothing else meanwhile.
+	Inside() bool
 	// Idle reports whether nothing has come that it could read.
 	Idle() bool
 }

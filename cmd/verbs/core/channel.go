@@ -224,6 +224,9 @@ func (ch *userChannel) forget(q *userCQ) uint32 {
 // Thread says which thread waits; see [core.Sleeper].
 func (ch *userChannel) Thread() int { return int(ch.thread.Load()) }
 
+// Inside is that of [core.Sleeper].
+func (ch *userChannel) Inside() bool { return false }
+
 // Watch has the descriptors count the eventfd; see [core.Sleeper].
 func (ch *userChannel) Watch(l core.Lender, fds []int) bool {
 	ch.mu.Lock()

@@ -71,6 +71,9 @@ func (t *rsThread) ended() bool {
 // Thread is that of [core.Sleeper].
 func (t *rsThread) Thread() int { return t.number }
 
+// Inside is that of [core.Sleeper].
+func (t *rsThread) Inside() bool { return true }
+
 // Watch is that of [core.Sleeper].
 func (t *rsThread) Watch(l core.Lender, fds []int) bool {
 	if !t.hold() {

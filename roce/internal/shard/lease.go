@@ -58,7 +58,7 @@ func (l *lease) handled(packets int) {
 			l.turns, l.need = 0, l.need/2
 		}
 	}
-	if l.behind--; l.behind < 0 || !l.last.ofThread() {
+	if l.behind--; l.behind < 0 || !l.last.returns() {
 		l.behind = 0
 	}
 }
@@ -66,11 +66,12 @@ func (l *lease) handled(packets int) {
 // against notes an event that speaks against a lease.
 func (l *lease) against() { l.turns, l.over = 0, l.lent }
 
-// posted notes a message that was posted behind others of its queue pair. To a thread the seat is
-// only lent if there are few such in many turns: who keeps many messages under way, as Ceph does,
-// often posts them in other threads than the one that waits, and the keeper sends them together.
+// posted notes a message that was posted behind others of its queue pair. A thread that waits by a
+// descriptor is lent the seat only if there are few such in many turns: who keeps many messages
+// under way, as Ceph does, often posts them in other threads than the one that waits, and the
+// keeper sends them together.
 func (l *lease) posted() {
-	if l.behind++; l.last.ofThread() {
+	if l.behind++; l.last.returns() {
 		l.behind += leaseBehind / 2
 	}
 	if l.behind > leaseBehind {

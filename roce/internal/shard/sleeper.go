@@ -44,6 +44,9 @@ func (s *Signal) same(t *Signal) bool {
 // ofThread reports whether a thread of a program in another language waits for the signal.
 func (s *Signal) ofThread() bool { return s != nil && s.sleeper != nil }
 
+// returns reports whether such a thread goes back to its program to wait, which may go on posting.
+func (s *Signal) returns() bool { return s.ofThread() && !s.sleeper.Inside() }
+
 // mayReceive reports whether who waits for a signal can have the seat. A thread then sleeps on the
 // sockets already. rxMu and the lock are held.
 func (s *Shard) mayReceive(sig *Signal) bool {

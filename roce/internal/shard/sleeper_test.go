@@ -18,6 +18,7 @@ import (
 type thread struct {
 	number  int
 	refuses bool
+	inside  bool
 	watches atomic.Bool
 	link    *virtual // nil: idle
 }
@@ -27,6 +28,7 @@ func (t *thread) Watch(core.Lender, []int) bool {
 	t.watches.Store(!t.refuses)
 	return !t.refuses
 }
+func (t *thread) Inside() bool       { return t.inside }
 func (t *thread) Forget(core.Lender) { t.watches.Store(false) }
 func (t *thread) Idle() bool         { return len(t.link.came) == 0 }
 
@@ -52,11 +54,16 @@ func TestLeaseIsForAThread(t *testing.T) {
 	require.True(t, l.over)
 }
 
-// Threads that keep many messages under way leave the seat to the keeper.
+// Threads that wait by a descriptor and keep many messages under way leave the seat to the keeper.
+// One inside a call of rsockets does not, whose credits are messages behind others.
 func TestLeaseOfAThreadIsForConversations(t *testing.T) {
-	for every, lends := range map[int]bool{1: false, 2: false, 8: true} { // turns for a message behind others
+	for _, tt := range []struct {
+		inside bool
+		every  int // turns for a message behind others
+		lends  bool
+	}{{false, 1, false}, {false, 2, false}, {false, 8, true}, {true, 1, true}} {
 		var l lease
-		sig := signalOf(&thread{number: 7})
+		sig, every, lends := signalOf(&thread{number: 7, inside: tt.inside}), tt.every, tt.lends
 		l.turn(1, sig)
 		for i := range 4 * leaseTurns {
 			if i%every == 0 {
