@@ -15,14 +15,17 @@ import (
 // atomic, whose own response must then have been lost.
 func (sq *requester) handleResponse(now int64, p *ib.Packet) {
 	if span(sq.una, p.PSN) >= span(sq.una, sq.end) {
-		if p.PSN.Before(sq.una) {
-			sq.cameTwice(p.PSN)
-		}
 		if p.Opcode == ib.RCAcknowledge && p.PSN == sq.una.Prev() && p.AETH.Syndrome.Kind() == ib.SyndromeACK {
 			if sq.fitCredits(p.AETH) {
 				sq.newCredits(p) // an ACK that only carries credits
+				if p.Resv7 == ib.Resv7Selective {
+					sq.forNothing() // or answers a packet that came twice
+				}
 			}
 			return
+		}
+		if p.Opcode.Info().Op == ib.OpReadResponse && p.PSN.Before(sq.una) {
+			sq.cameTwice(p.PSN)
 		}
 		sq.ignore(now, p, "response to nothing outstanding")
 		return

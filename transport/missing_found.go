@@ -57,11 +57,19 @@ func (sq *requester) lateNs() int64 {
 	return max(x.again.late(), sq.rtt.late()) << x.doubt
 }
 
-// cameTwice notes that the packet of psn, or its response, has come twice. If it was resent, others
-// had only overtaken it: more may from now on, until enough losses follow (spreadLosses).
+// cameTwice notes that the response of psn has come twice. If it was asked for once the network has
+// doubled it, which says nothing.
 func (sq *requester) cameTwice(psn ib.PSN) {
+	if x := sq.miss; x != nil && len(x.ring) > 0 && (x.at(psn).again || x.at(psn).order != 0) {
+		sq.forNothing()
+	}
+}
+
+// forNothing notes that a packet was resent although others had only overtaken it. From now on more
+// may overtake it, until enough losses follow (spreadLosses).
+func (sq *requester) forNothing() {
 	x := sq.miss
-	if x == nil || len(x.ring) == 0 || !x.at(psn).again && x.at(psn).order == 0 || !sq.peerKeeps || sq.probe.sent > 0 || sq.retry.back {
+	if x == nil || !sq.peerKeeps || sq.probe.sent > 0 || sq.retry.back {
 		return
 	}
 	x.doubt = min(x.doubt+1, maxDoubt)

@@ -156,12 +156,8 @@ func (r *responder) ackDuplicate(p *ib.Packet, seq uint64) {
 		r.ackAgain(max(seq, s.first-1), (s.msn-1)&ib.PSNMask)
 		return
 	}
-	// Each request for an answer has its own: one may be lost. If it was sent again, that names it.
-	last := r.next - 1
-	if r.told && p.Resv7 == ib.Resv7Selective {
-		last = seq
-	}
-	if !p.AckReq || !r.queueAck(last, r.msn) {
+	// Each request for an answer has one of its own: the last was lost, and others may be.
+	if !p.AckReq || !r.queueAck(r.next-1, r.msn) {
 		r.acknowledge()
 	}
 }
