@@ -63,7 +63,8 @@ type sentPacket struct {
 	twice  bool   // resent more than once
 	flying bool   // it has neither come nor been lost since
 	freed  bool   // no longer charged
-	again  bool   // of the last packet before una with this slot: it was resent
+	// lastResent says of the last packet before una with this slot that it was resent.
+	lastResent bool
 }
 
 func (x *missing) at(psn ib.PSN) *sentPacket { return &x.ring[int(psn)&(len(x.ring)-1)] }
@@ -122,7 +123,7 @@ func (sq *requester) dueAgain() bool {
 func (sq *requester) unwatch() {
 	if x := sq.miss; x != nil && x.on {
 		for i := range x.ring {
-			x.ring[i] = sentPacket{again: x.ring[i].again}
+			x.ring[i] = sentPacket{lastResent: x.ring[i].lastResent}
 		}
 		x.on, x.due, x.flying = false, 0, 0
 		sq.qp.stopTimer(timerMissing)

@@ -60,7 +60,7 @@ func (sq *requester) lateNs() int64 {
 // cameTwice notes that the response of psn has come twice. If it was asked for once the network has
 // doubled it, which says nothing.
 func (sq *requester) cameTwice(psn ib.PSN) {
-	if x := sq.miss; x != nil && len(x.ring) > 0 && (x.at(psn).again || x.at(psn).order != 0) {
+	if x := sq.miss; x != nil && len(x.ring) > 0 && (x.at(psn).lastResent || x.at(psn).order != 0) {
 		sq.forNothing()
 	}
 }
@@ -310,7 +310,7 @@ func (sq *requester) passedMissing(now int64, from ib.PSN) {
 		if !s.had || s.want {
 			sq.arrives()
 		}
-		*s = sentPacket{again: s.order != 0}
+		*s = sentPacket{lastResent: s.order != 0}
 		psn = psn.Next()
 	}
 	if !sq.una.Before(x.top()) {

@@ -230,7 +230,7 @@ func TestSequenceNAKRightAfterTimeout(t *testing.T) {
 // A response that was asked for again is late when even one is that fills the queues of the path, and later than that if such
 // ones have come twice: those that were sent again twice are no samples.
 func TestLateResponse(t *testing.T) {
-	sq := requester{miss: &missing{ring: []sentPacket{{again: true}}}, peerKeeps: true}
+	sq := requester{miss: &missing{ring: []sentPacket{{lastResent: true}}}, peerKeeps: true}
 	require.Zero(t, sq.lateNs(), "nothing is known")
 	for range 50 {
 		sq.rtt.sampleOf(5 * ms)
