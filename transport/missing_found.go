@@ -260,29 +260,33 @@ func (sq *requester) findMissing(now int64) {
 
 // armMissing sets the timer after which missing packets count as lost if nothing else shows it.
 func (sq *requester) armMissing(now int64, fresh bool) {
-	t, x := &sq.rtt, sq.miss
-	ns := int64(DefaultLossProbeNs)
-	switch {
-	case t.smoothed == 0:
-	case fresh:
-		ns = max(t.smoothed/4, minReorderNs)
-	default:
-		ns = max(2*t.smoothed+4*t.variance, minRepeatNs)
+	ns := sq.repeatNs()
+	if fresh && sq.rtt.smoothed != 0 {
+		ns = max(sq.rtt.smoothed/4, minReorderNs)
 	}
-	sq.qp.setTimer(timerMissing, now+min(ns<<x.backoff, max(ns, maxFarGapNs)))
+	sq.qp.setTimer(timerMissing, now+min(ns<<sq.miss.backoff, max(ns, maxFarGapNs)))
 }
 
-// missingTimeout makes missing packets due although nothing shows that they were lost.
+// repeatNs returns how long a resent packet is waited for if nothing else shows that it was lost.
+func (sq *requester) repeatNs() int64 {
+	if sq.rtt.smoothed == 0 {
+		return DefaultLossProbeNs
+	}
+	return max(2*sq.rtt.smoothed+4*sq.rtt.variance, minRepeatNs)
+}
+
+// missingTimeout makes missing packets due although nothing shows that they were lost. The timer may
+// have been set for packets that were resent meanwhile, with a READ that they belong to: it has to
+// come again.
 func (sq *requester) missingTimeout(now int64) {
 	if !sq.watching() || sq.retry.rnrWait || sq.psn != sq.end {
 		return
 	}
 	x := sq.miss
-	x.backoff = min(x.backoff+1, maxProbeBackoff)
-	responses, repeats := false, false
+	responses, repeats, since := false, false, now-sq.repeatNs()
 	for _, again := range [...]bool{false, true} {
 		for psn, top := sq.una, x.top(); psn != top; psn = psn.Next() {
-			if s := x.at(psn); (!s.had || s.want) && (s.order != 0) == again {
+			if s := x.at(psn); (!s.had || s.want) && (s.order != 0) == again && (!again || s.at <= since) {
 				x.setDue(s)
 				responses, repeats = responses || s.want, again
 			}
@@ -292,8 +296,12 @@ func (sq *requester) missingTimeout(now int64) {
 		}
 	}
 	if x.due == 0 {
+		if x.flying > 0 {
+			sq.armMissing(now, false)
+		}
 		return
 	}
+	x.backoff = min(x.backoff+1, maxProbeBackoff)
 	x.next = sq.una
 	x.allow = max(x.allow, 1+span(x.cutAt, sq.end))
 	sq.onLost(now, x.due, responses, repeats)

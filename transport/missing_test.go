@@ -271,6 +271,36 @@ func TestSelectiveReorder(t *testing.T) {
 	}
 }
 
+// A READ request that was lost is repeated as a whole, also where its last packets are so near to the
+// next request that they may have been overtaken. It is not repeated again before its answer can come.
+func TestSelectiveReadRequest(t *testing.T) {
+	p := newPair(t, selective)
+	p.delay = ms
+	a, b := p.connect(linkConfig{attr: func(_ *link, a *transport.QPAttr) { a.Timeout = 17 }})
+	src := b.fill(0, 22*1024, 1)
+	lose(p, p.ends[1], 1)
+	for i := range 3 {
+		clear(a.buf[:22*1024])
+		a.post(a.read(0, 0, 20*1024))
+		a.post(a.read(20*1024, 20*1024, 2*1024))
+		p.run()
+		require.Len(t, a.poll(), 2)
+		require.Equal(t, src, a.buf[:22*1024])
+		data := 0
+		for _, f := range p.log {
+			if len(f.pkt.Payload) > 0 && f.pkt.Opcode.Info().Response && f.pkt.Opcode != ib.RCAcknowledge {
+				data++
+			}
+		}
+		p.log = nil
+		if i > 0 {
+			require.Equal(t, 22, data)
+		}
+		lose(p, p.ends[0], 22*(i+1))
+	}
+	require.Zero(t, p.ends[0].eng.Counters().Timeouts)
+}
+
 // A READ that the network doubles is answered once, and its responses were not sent again for nothing.
 func TestSelectiveDoubled(t *testing.T) {
 	p := newPair(t, selective)
