@@ -63,19 +63,18 @@ func localRuns(v *view, f *Interface) []Finding {
 	if _, err := fs.Stat(v.FS, dir+"/device"); err == nil {
 		return nil // a card's, which cuts up what it sends
 	}
-	var major, minor int
-	release, err := v.read("proc/sys/kernel/osrelease")
-	if _, err2 := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil || err2 != nil || major > 6 || major == 6 && minor >= 6 {
+	k := v.kernel()
+	if k.before(4, 18) || !k.before(6, 6) { // older ones send no runs
 		return nil
 	}
 	to := "xdp links in generic mode"
-	if major < 6 || minor < 2 {
+	if k.before(6, 2) {
 		to = "packet links and " + to
 	}
 	if out, err := v.Run(v.ctx, "ethtool", "-k", f.Name); err == nil && strings.Contains(string(out), "tx-udp-segmentation: off") {
 		return nil
 	}
-	return []Finding{{Subject: f.Name, Level: Note, Found: fmt.Sprintf("Linux %d.%d loses runs of packets that a udp link here sends to %s on this machine", major, minor, to),
+	return []Finding{{Subject: f.Name, Level: Note, Found: fmt.Sprintf("Linux %s loses runs of packets that a udp link here sends to %s on this machine", k, to),
 		Why:  "They leave this interface whole, and that kernel cannot say how to split them. Each is lost again when it is repeated. Other machines and udp links get them.",
 		Mend: []string{fmt.Sprintf("ethtool -K %s tx-udp-segmentation off   # if such a link is at the other end", f.Name)}}}
 }

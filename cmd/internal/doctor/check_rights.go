@@ -71,6 +71,10 @@ func checkCapabilities(v *view) (out []Finding) {
 			f.Why = "It is not needed: it " + l.gain + "."
 			f.Mend = []string{fmt.Sprintf("setcap %s+ep $(command -v roce)", strings.Join(names, ","))}
 		}
+		if k := v.kernel(); l.link == "xdp" && k.before(4, 18) {
+			f.Level, f.Found, f.Mend = Note, fmt.Sprintf("cannot be used: Linux %s has no AF_XDP", k), nil
+			f.Why = "It is not needed: it " + l.gain + "."
+		}
 		out = append(out, f)
 	}
 	return out

@@ -297,6 +297,7 @@ var sick = []struct {
 
 	{"no privileges", "capabilities", func(h *host) { h.set("proc/thread-self/status", "CapEff:\t0000000000000000") }, Note, "cannot be used: lacks cap_net_raw", "setcap cap_net_raw+ep"},
 	{"some privileges", "capabilities", func(h *host) { h.set("proc/thread-self/status", "CapEff:\t0000000000003000") }, Note, "cannot be used: lacks cap_bpf", "setcap cap_net_admin,cap_bpf,cap_net_raw+ep"},
+	{"no AF_XDP", "capabilities", func(h *host) { h.set("proc/sys/kernel/osrelease", "4.15.0-20-generic") }, Note, "Linux 4.15 has no AF_XDP", ""},
 	{"no status", "capabilities", func(h *host) { h.set("proc/thread-self/status", "Name: x") }, Unknown, "no CapEff", ""},
 
 	{"GRO off", "offloads", func(h *host) { h.features = map[uint32]error{unix.ETHTOOL_GGRO: errOff} }, Warn, "GRO is off", "ethtool -K eth0 gro on"},
@@ -427,6 +428,8 @@ func TestRunsArrive(t *testing.T) {
 	card := healthy()
 	card.set("proc/sys/kernel/osrelease", "6.1.0")
 	for name, h := range map[string]*host{
+		"old kernel": healthy().veth("4.15.0-20-generic", ""), // sends none
+		"no kernel":  healthy().veth("", ""),
 		"new kernel": healthy().veth("6.6.0-rc1+", "on"),
 		"cut up":     healthy().veth("6.1.0", "off"),
 		"card":       card,

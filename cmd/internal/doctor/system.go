@@ -76,6 +76,23 @@ func (v *view) read(name string) (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
+// kernel is a release of Linux; the zero value is one that cannot be read.
+type kernel struct{ major, minor int }
+
+func (v *view) kernel() (k kernel) {
+	if s, err := v.read("proc/sys/kernel/osrelease"); err == nil {
+		_, _ = fmt.Sscanf(s, "%d.%d", &k.major, &k.minor)
+	}
+	return k
+}
+
+// before reports whether this is known to be an older release.
+func (k kernel) before(major, minor int) bool {
+	return k.major != 0 && (k.major < major || k.major == major && k.minor < minor)
+}
+
+func (k kernel) String() string { return fmt.Sprintf("%d.%d", k.major, k.minor) }
+
 // number reads a file that holds one.
 func (v *view) number(name string) (int64, error) {
 	s, err := v.read(name)

@@ -68,10 +68,10 @@ EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, i
 	return ibv_reg_mr_iova2(pd, addr, length, (uintptr_t)addr, (unsigned int)access);
 }
 
-// What releases after 44 have besides (IBVERBS_1.15 to 1.18), with structures that its headers do not declare. Memory is
-// plain memory here, so what the program hands over as a buffer or as an address is registered in the same way.
+// What releases after 44 have besides (IBVERBS_1.15 to 1.18), with its structures. Memory is plain memory here, so what
+// the program hands over as a buffer or as an address is registered in the same way.
 
-struct ibv_buf {
+struct buffer { // ibv_buf
 	void *addr;
 	size_t size;
 	struct ibv_pd *pd;
@@ -79,7 +79,7 @@ struct ibv_buf {
 
 enum { MR_EX_IOVA = 1, MR_EX_ADDR = 2, MR_EX_FD = 4, MR_EX_FD_OFFSET = 8, MR_EX_BUF = 32 };
 
-struct ibv_mr_init_attr {
+struct region { // ibv_mr_init_attr
 	size_t length;
 	int access;
 	uint64_t comp_mask;
@@ -88,18 +88,18 @@ struct ibv_mr_init_attr {
 	int fd;
 	uint64_t fd_offset;
 	void *dmah;
-	struct ibv_buf *buf;
+	struct buffer *buf;
 };
 
-EXPORT void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, struct ibv_buf **buf);
-EXPORT void ibv_free_buf(struct ibv_buf *buf);
-EXPORT int ibv_export_buf_dmabuf_fd(struct ibv_buf *buf);
-EXPORT struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *a);
-EXPORT struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, struct ibv_buf *buf, void *addr, size_t length, int access);
+LATER(void *, ibv_alloc_buf, (struct ibv_pd *pd, size_t size, struct buffer **buf));
+LATER(void, ibv_free_buf, (struct buffer *buf));
+LATER(int, ibv_export_buf_dmabuf_fd, (struct buffer *buf));
+LATER(struct ibv_mr *, ibv_reg_mr_ex, (struct ibv_pd *pd, struct region *a));
+LATER(struct ibv_mr *, ibv_reg_buf_mr, (struct ibv_pd *pd, struct buffer *buf, void *addr, size_t length, int access));
 
-EXPORT void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, struct ibv_buf **buf)
+void *later_ibv_alloc_buf(struct ibv_pd *pd, size_t size, struct buffer **buf)
 {
-	struct ibv_buf *b = calloc(1, sizeof *b);
+	struct buffer *b = calloc(1, sizeof *b);
 	if (!b)
 		return null_errno(ENOMEM);
 	int e = posix_memalign(&b->addr, (size_t)sysconf(_SC_PAGESIZE), size);
@@ -113,27 +113,27 @@ EXPORT void *ibv_alloc_buf(struct ibv_pd *pd, size_t size, struct ibv_buf **buf)
 	return b->addr;
 }
 
-EXPORT void ibv_free_buf(struct ibv_buf *buf)
+void later_ibv_free_buf(struct buffer *buf)
 {
 	free(buf->addr);
 	free(buf);
 }
 
-EXPORT int ibv_export_buf_dmabuf_fd(struct ibv_buf *buf)
+int later_ibv_export_buf_dmabuf_fd(struct buffer *buf)
 {
 	(void)buf;
 	errno = ENODATA;
 	return -1;
 }
 
-static int in_buf(struct ibv_pd *pd, const struct ibv_mr_init_attr *a)
+static int in_buf(struct ibv_pd *pd, const struct region *a)
 {
-	const struct ibv_buf *b = a->buf;
+	const struct buffer *b = a->buf;
 	uintptr_t at = (uintptr_t)a->addr - (uintptr_t)b->addr; // beyond the size if the address is before the buffer
 	return pd == b->pd && at <= b->size && a->length <= b->size - at;
 }
 
-EXPORT struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *a)
+struct ibv_mr *later_ibv_reg_mr_ex(struct ibv_pd *pd, struct region *a)
 {
 	const uint64_t file = MR_EX_FD | MR_EX_FD_OFFSET;
 	uint64_t has = a->comp_mask;
@@ -151,12 +151,12 @@ EXPORT struct ibv_mr *ibv_reg_mr_ex(struct ibv_pd *pd, struct ibv_mr_init_attr *
 	return ibv_reg_mr_iova2(pd, a->addr, a->length, iova, (unsigned int)a->access);
 }
 
-EXPORT struct ibv_mr *ibv_reg_buf_mr(struct ibv_pd *pd, struct ibv_buf *buf, void *addr, size_t length, int access)
+struct ibv_mr *later_ibv_reg_buf_mr(struct ibv_pd *pd, struct buffer *buf, void *addr, size_t length, int access)
 {
-	struct ibv_mr_init_attr a = {
+	struct region a = {
 		.length = length, .access = access, .comp_mask = MR_EX_BUF | MR_EX_ADDR, .addr = addr, .buf = buf,
 	};
-	return ibv_reg_mr_ex(pd, &a);
+	return later_ibv_reg_mr_ex(pd, &a);
 }
 
 EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)

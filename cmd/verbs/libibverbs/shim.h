@@ -28,6 +28,10 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
+// LATER declares later_NAME, which the linker knows as NAME: a function of later releases than 44, which the headers of this
+// build may declare or not.
+#define LATER(type, name, parameters) EXPORT type later_##name parameters __asm__(#name)
+
 /* IN_PRIVATE_NODES exports name_any as name in the private nodes of all releases: see private.c. */
 #define IN_NODE(name, at, node) \
 	extern __typeof__(name##_any) name##_##node __attribute__((alias(#name "_any"), visibility("default"))); \

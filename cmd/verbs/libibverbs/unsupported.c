@@ -18,16 +18,16 @@ EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size
 	return null_errno(EOPNOTSUPP);
 }
 
-// Functions of releases after 44 (IBVERBS_1.15 to 1.18), which its headers do not declare.
+// Functions of releases after 44 (IBVERBS_1.15 to 1.18).
 #define NO_INT(name) \
-	EXPORT int name(void); \
-	EXPORT int name(void) { return errno = EOPNOTSUPP; }
+	LATER(int, name, (void)); \
+	int later_##name(void) { return errno = EOPNOTSUPP; }
 #define NO_FD(name) \
-	EXPORT int name(void); \
-	EXPORT int name(void) { errno = EOPNOTSUPP; return -1; }
+	LATER(int, name, (void)); \
+	int later_##name(void) { errno = EOPNOTSUPP; return -1; }
 #define NO_OBJECT(name) \
-	EXPORT void *name(void); \
-	EXPORT void *name(void) { return null_errno(EOPNOTSUPP); }
+	LATER(void *, name, (void)); \
+	void *later_##name(void) { return null_errno(EOPNOTSUPP); }
 NO_OBJECT(ibv_alloc_dmah)
 NO_INT(ibv_dealloc_dmah)
 NO_FD(ibv_dm_export_dmabuf_fd)

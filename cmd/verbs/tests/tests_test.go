@@ -2,8 +2,10 @@ package tests
 
 import (
 	"debug/elf"
+	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -68,6 +70,45 @@ func symbolsOf(t *testing.T, path string) map[string]bool {
 		}
 	}
 	return all
+}
+
+// The libraries also build with the headers of later releases, which declare what those of rdma-core 44 do not. The test
+// declares it in a way that no definition in C could match.
+func TestLaterHeaders(t *testing.T) {
+	text, err := os.ReadFile("../libibverbs/libibverbs.map")
+	if err != nil {
+		t.Fatal(err)
+	}
+	declared := "struct goroce_other;\nstruct ibv_buf { int other; };\nstruct ibv_mr_init_attr { int other; };\n"
+	node, count := "", 0
+	for line := range strings.Lines(string(text)) {
+		if name, ok := strings.CutSuffix(strings.TrimSpace(line), " {"); ok {
+			node = name
+		}
+		var release int
+		if _, err := fmt.Sscanf(node, "IBVERBS_1.%d", &release); err != nil || release < 15 {
+			continue
+		}
+		if name, ok := strings.CutSuffix(strings.TrimSpace(line), ";"); ok && !strings.ContainsAny(name, "*} ") {
+			declared += "struct goroce_other *" + name + "(struct goroce_other *);\n"
+			count++
+		}
+	}
+	if count < 15 {
+		t.Fatalf("%d functions of later releases in the map", count)
+	}
+	header := filepath.Join(t.TempDir(), "later.h")
+	if err := os.WriteFile(header, []byte(declared), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	libraries(t)
+	sources, _ := filepath.Glob("../libibverbs/*.c")
+	for _, source := range sources {
+		out, err := exec.Command("gcc", "-std=gnu11", "-fsyntax-only", "-I../include", "-include", header, source).CombinedOutput()
+		if err != nil {
+			t.Errorf("%s: %v\n%s", source, err, out)
+		}
+	}
 }
 
 // Every symbol of rdma-core's libibverbs is there, in its version: symbols.txt is the list of

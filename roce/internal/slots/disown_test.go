@@ -17,6 +17,9 @@ func TestDisown(t *testing.T) {
 	require.Equal(t, "0", p.say("open"))
 	require.Equal(t, "ok", p.say("announce 77"))
 	require.Equal(t, "ok", p.say("orphan"))
+	if getfdRefused(p.cmd.Process.Pid) {
+		t.Skip("pidfd_getfd is not permitted here, or not known: the child keeps others out")
+	}
 	l := lease(t, a)
 	require.NotEqual(t, 0, l.slot)
 	require.ErrorIs(t, l.Announce(0, service), ErrInUse)
