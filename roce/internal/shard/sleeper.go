@@ -143,7 +143,6 @@ func (s *Shard) enter() bool {
 		s.rxMu.Unlock()
 		return false
 	}
-	s.sendInTime()
 	s.pollable.Attend()
 	return true
 }
