@@ -17,15 +17,11 @@ type crowd struct {
 // woke counts a goroutine that was woken.
 func (c *crowd) woke() { c.woken.Add(1) }
 
-// goes begins the time in which the woken goroutines run. It reports whether there are any.
-func (c *crowd) goes() bool {
-	if c.woken.Load() == 0 {
-		return false
-	}
-	if c.woken.Swap(0) >= crowdSize {
+// goes begins the time in which the woken goroutines run.
+func (c *crowd) goes() {
+	if c.woken.Load() != 0 && c.woken.Swap(0) >= crowdSize {
 		c.out.Store(true)
 	}
-	return true
 }
 
 // returns ends that time. It reports whether there is something to send.

@@ -2,7 +2,7 @@
 //
 // A [Shard] is one engine, one link and one lock. Everything that happens between
 // link and engine is here: who receives (loop.go, lease.go, seat.go), when to transmit (schedule.go
-// and its rules: delayedack.go, coalesce.go, hold.go), when a timer may run (horizon.go), how a
+// and its rules: delayedack.go, coalesce.go), when a timer may run (horizon.go), how a
 // goroutine waits (wait.go, turn.go, yield.go, pace.go), how lost memory is handled
 // (fault.go), alarms on the clock of the link (alarm.go), calls up to the first shard of
 // a device (upcall.go), and what all of these ask of the computer (machine.go).

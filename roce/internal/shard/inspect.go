@@ -71,14 +71,6 @@ func (s *Shard) Receiving(f func()) {
 // Missed acts as if the program had missed a packet while it looked at memory.
 func (s *Shard) Missed() { s.linger.missed() }
 
-// Held returns how many messages were held for a program in another language, and how many will
-// leave at once because earlier waits did not pay.
-func (s *Shard) Held() (held uint64, skip uint32) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.sender.holds.Load(), s.hold.skip
-}
-
 // Proof returns how long such a program must poll, in ns; 0 if it never missed a packet.
 func (s *Shard) Proof() int64 { return s.keeper.attention.proof.Load() }
 

@@ -70,22 +70,18 @@ const (
 	usageNs   = 50_000_000
 	starvedNs = 1_000_000_000
 	// standbyNs, in ns, bounds the wait of a packet that a program leaves although it seemed to
-	// poll, and of a message posted behind others; a sleep of the kernel adds 50 us. One look takes
-	// 3 us. It is also how long a peer may take from acknowledging a message until its program has
-	// seen that message in memory and has sent an answer.
+	// poll; a sleep of the kernel adds 50 us. One look takes 3 us. It is also how long a peer may
+	// take from acknowledging a message until its program has seen that message in memory and has
+	// sent an answer.
 	standbyNs = 50_000
 	// napSlackNs, in ns, is how much a nap may be longer: what threads have by default.
 	napSlackNs = 50_000
-	// holdGapNs, in ns, bounds the time between two messages of which the second waits. A program
-	// that posts one by one takes less than 1 us.
-	holdGapNs = 5_000
 	// maxSkip bounds how many chances are passed over after attempts that did not pay: to keep an
-	// acknowledgement back, to have a message wait, to look on after an acknowledgement.
+	// acknowledgement back, and to look on after one.
 	maxSkip = 255
-	// minLooks is the fewest looks that a receiver makes before it sleeps, and that the sender of
-	// waiting messages makes: a wake-up costs about as much. maxLooks is the most, reached where
-	// packets come soon after the receiver has gone to sleep: it doubles the rate of 64
-	// conversations at a time.
+	// minLooks is the fewest looks that a receiver makes before it sleeps: a wake-up costs about as
+	// much. maxLooks is the most, reached where packets come soon after the receiver has gone to
+	// sleep: it doubles the rate of 64 conversations at a time.
 	minLooks = 20
 	maxLooks = 200
 	// shareLooks is how many looks a receiver makes that lets others run before each. They may have

@@ -131,7 +131,8 @@ func (s *Shard) loop(lapsed bool) {
 		if s.lendsTo != nil {
 			return
 		}
-		now := s.letRun(s.link.Now(), s.crowd.goes()) // the goroutines that packets woke run first
+		s.crowd.goes()
+		now := s.letRun(s.link.Now()) // the goroutines that packets woke run first
 		if s.crowd.returns() {
 			s.SendPosted()
 		}

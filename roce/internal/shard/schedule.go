@@ -87,11 +87,9 @@ func (s *Shard) Posted(now int64, inFlight bool, bytes int) {
 	if inFlight {
 		s.lease.posted()
 	}
-	if !inFlight && !s.crowd.out.Load() || !s.defers(now) || !s.posts.add(bytes) {
+	if !inFlight && !s.crowd.out.Load() || !s.Background() || s.blocked || !s.posts.add(bytes) {
 		s.Flush(now)
-		return
 	}
-	s.holds()
 }
 
 // PostedAll sends messages that were posted together, at once. The lock is held.

@@ -130,7 +130,7 @@ func (s *Shard) sit(ctx context.Context, sig *Signal) (bool, error) {
 	s.endAckDelay()
 	now := s.link.Now()
 	s.pace.begin(now)
-	look, woke := s.pace.looks(s.spin) || s.pace.shares(s.spin) && s.shareCPU(), false
+	look := s.pace.looks(s.spin) || s.pace.shares(s.spin) && s.shareCPU()
 	for s.lentTo(sig) {
 		switch {
 		case sig.take():
@@ -140,7 +140,7 @@ func (s *Shard) sit(ctx context.Context, sig *Signal) (bool, error) {
 		case ctx.Err() != nil:
 			return true, ctx.Err()
 		}
-		now, woke = s.letRun(now, woke), false // goroutines that the caller or packets have woken
+		now = s.letRun(now) // goroutines that the caller or packets have woken
 		if sig.isSet() {
 			continue
 		}
@@ -159,7 +159,7 @@ func (s *Shard) sit(ctx context.Context, sig *Signal) (bool, error) {
 		}
 		now = s.link.Now()
 		look = !s.pace.turn(now, busy, s.received, s.spin)
-		woke = s.crowd.woken.Swap(0) > 0 // no crowd: nobody would send what it holds
+		s.crowd.woken.Store(0) // no crowd: nobody would send what it holds
 		if s.leaseOver {
 			s.takeOver()
 		}

@@ -117,8 +117,6 @@ type Shard struct {
 	threads   atomic.Bool // see SleeperSignal
 	standby   standby
 	starved   starved
-	hold      hold
-	sender    sender
 	alarms    alarmClock
 	up        upcalls
 
@@ -159,8 +157,7 @@ func New(c Config) (*Shard, error) {
 	s := &Shard{
 		index: c.Index, link: c.Link, machine: machineOf(c.Link), addrs: c.Addrs, mtu: c.MTU, rand: c.Rand, table: c.Table, owner: c.Owner,
 		spin: spinTimeOf(c.Spin), credits: c.Engine.Tuning.EndToEndCredits,
-		closed: make(chan struct{}), sender: sender{calls: make(chan struct{}, 1)},
-		tx: make([]transport.TxPacket, txBatch), rx: make([]transport.RxPacket, rxBatch),
+		closed: make(chan struct{}), tx: make([]transport.TxPacket, txBatch), rx: make([]transport.RxPacket, rxBatch),
 	}
 	if max := s.link.MTU(); s.mtu == 0 || s.mtu > max {
 		s.mtu = max
@@ -300,12 +297,9 @@ func (s *Shard) LockAlways() { s.mu.Lock() }
 
 // Unlock gives the lock back.
 func (s *Shard) Unlock() {
-	wake, call := s.wakeLater, s.sender.call
-	s.wakeLater, s.sender.call = false, false
+	wake := s.wakeLater
+	s.wakeLater = false
 	s.mu.Unlock()
-	if call {
-		s.callSender()
-	}
 	if wake {
 		s.link.Wake()
 	}

@@ -171,7 +171,7 @@ func TestForgetSent(t *testing.T) {
 	require.Zero(t, s.txUsed)
 }
 
-// A program that comes back sends what it has held, unless it has no CPU: then the goroutine does.
+// A program that comes back sends what waits, unless it has no CPU: then the goroutine does.
 func TestProgressSends(t *testing.T) {
 	for _, starved := range []bool{false, true} {
 		v, s := newStill(t)
@@ -199,52 +199,6 @@ func TestPollsEndAckDelay(t *testing.T) {
 		s.Poll(Never)
 		require.False(t, s.ack.delayed())
 	}
-}
-
-// The sender sends what nobody else would.
-func TestSendHeld(t *testing.T) {
-	for name, c := range map[string]struct{ background, blocked, shut, sends bool }{
-		"nobody is at work":       {sends: true},
-		"the goroutine is":        {background: true},
-		"the goroutine sleeps":    {background: true, blocked: true, sends: true},
-		"the shard is closed":     {shut: true},
-		"closed, and it is there": {shut: true, background: true, blocked: true},
-	} {
-		_, s := newStill(t)
-		s.keeper.background.Store(c.background)
-		s.blocked, s.shut = c.blocked, c.shut
-		s.sendHeld()
-		require.Zero(t, s.hold.penalty, name)
-		s.posts.leave()
-		require.EqualValues(t, 1, s.posts.n.Load())
-		s.sendHeld()
-		require.Equal(t, c.sends, !s.posts.waiting(), name)
-		require.Equal(t, c.sends, s.hold.penalty != 0, name)
-	}
-}
-
-// The sender looks so often after the last message that was held, and then sleeps.
-func TestLookForHeld(t *testing.T) {
-	v, s := newStill(t)
-	s.sender.awake.Store(true)
-	naps, first, over := 0, 0, make(chan struct{})
-	v.nap = func() {
-		if naps++; naps == 3 {
-			s.sender.holds.Add(1)
-		}
-		if first == 0 && !s.sender.awake.Load() {
-			first = naps - 1 // the second time begins
-			close(over)
-		}
-	}
-	var ends sync.WaitGroup
-	ends.Go(s.lookForHeld)
-	s.sender.calls <- struct{}{}
-	s.sender.calls <- struct{}{}
-	<-over
-	s.End(nil)
-	ends.Wait()
-	require.Equal(t, 3+minLooks, first)
 }
 
 // Who leaves the seat sets the timer that has let it sit, unless somebody else receives by then.

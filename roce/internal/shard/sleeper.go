@@ -143,7 +143,6 @@ func (s *Shard) enter() bool {
 		s.rxMu.Unlock()
 		return false
 	}
-	s.sendInTime()
 	s.pollable.Attend()
 	return true
 }
@@ -162,7 +161,7 @@ func (s *Shard) Await(done func() bool, slept bool) {
 		s.pace.begin(now)
 	}
 	for look := slept || s.pace.looks(s.spin) || s.pace.shares(s.spin) && s.shareCPU(); look && s.Lent() && !s.Closed() && !done(); {
-		s.letRun(now, false)
+		s.letRun(now)
 		s.keeper.polls.Add(1)
 		busy, err := s.progress(s.expectReply)
 		now = s.link.Now()

@@ -128,7 +128,6 @@ func (s *Shard) Progress() {
 		}
 	}
 	if s.Polled() {
-		s.sendInTime()
 		s.Poll(Always)
 		if s.machine.CPUs() == 1 {
 			s.GiveWay()
@@ -136,7 +135,7 @@ func (s *Shard) Progress() {
 		return
 	}
 	if !starved {
-		s.sendInTime()
+		s.SendPosted()
 	}
 	if s.mode == Driven {
 		return

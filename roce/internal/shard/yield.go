@@ -48,18 +48,15 @@ func (c *computing) ran(start, end, cpu int64) {
 
 // letRun lets goroutines run that are queued behind the caller on its processor: while the caller
 // looks for packets or blocks in a system call they cannot run until the runtime notices, 20 us to
-// 10 ms later. surely says that there are some. letRun returns the time afterwards. rxMu is held.
+// 10 ms later. letRun returns the time afterwards. rxMu is held.
 //
 // A goroutine that looks does so even if none is ready: the thread that the runtime then wakes is
 // at hand for the next one. A goroutine that shares the CPU has none to spare for that. For a
 // program in another language it would only hurt: the kernel runs the threads that packets wake
 // there, and the extra thread of the runtime would take the look over each time.
-func (s *Shard) letRun(now int64, surely bool) int64 {
+func (s *Shard) letRun(now int64) int64 {
 	c := &s.yield.compute
-	foreign := s.forThreads()
-	switch {
-	case surely && !foreign:
-	case !surely && now < c.until, (foreign || !s.pace.looks(s.spin)) && !s.machine.Runnable():
+	if now < c.until || (s.forThreads() || !s.pace.looks(s.spin)) && !s.machine.Runnable() {
 		return now
 	}
 	if !c.suspected {
