@@ -60,7 +60,7 @@ var lineBudgets = map[string]int{
 	"roce/rdmacm":         6168,
 	"roce/rsocket":        6190,
 	"roce/analyse":        9000,
-	"roce/internal/shard": 3635,
+	"roce/internal/shard": 3600,
 	"roce/internal/slots": 2256,
 	"roce/link":           18375,
 	"cmd/internal":        25675,

@@ -4,18 +4,26 @@ import "sync/atomic"
 
 // coalescer counts messages that the engine has taken and the shard has not sent yet. Messages
 // posted one by one then share datagrams and system calls, each of which costs as much as dozens of
-// small packets.
+// small packets. Messages wait only while the goroutine of an event-driven shard is at work, and of
+// two kinds:
 //
-// A message waits only if others of its queue pair are on their way, and only while the goroutine
-// of an event-driven shard is at work. That goroutine sends what waits on its second turn after the
-// last post, about 2 us later. A message leaves sooner with whatever else is sent, when there is
-// enough to fill a datagram, before a completion queue is found empty (but see crowd), and before
-// the goroutine blocks. So a message by itself leaves at once, in the call that posts it, and one
-// followed by others waits at most as long as its acknowledgement would.
+//   - Those of which others of the queue pair are on their way. That goroutine sends them on its
+//     second turn after the last post, about 2 us later. So a message by itself leaves at once, in
+//     the call that posts it, and one followed by others waits at most as long as its
+//     acknowledgement would.
+//   - The answers of a crowd: at least crowdSize goroutines that were woken together. Each handles
+//     what came; most post an answer and wait again. The answers leave when the shard's goroutine
+//     runs again: after those it has woken, or at once on another processor.
+//
+// A message leaves sooner with whatever else is sent, when there is enough to fill a datagram,
+// before a completion queue is found empty or its poster waits (but an answer of a crowd does not
+// leave then), and before that goroutine blocks.
 type coalescer struct {
 	bytes int           // under the lock of the shard
 	n     atomic.Uint32 // messages; changed under the lock of the shard
 	seen  uint32        // n on the last turn of the goroutine; only it looks
+	woken atomic.Int32  // goroutines, since that one let others run
+	crowd atomic.Bool   // a crowd runs, and that goroutine is to run again
 }
 
 // add counts a message to be sent later. It returns false if enough waits to send now.
@@ -50,3 +58,14 @@ func (c *coalescer) quiet() bool {
 	c.seen = n
 	return same
 }
+
+// runs begins the time in which the woken goroutines run.
+func (c *coalescer) runs() {
+	if c.woken.Load() != 0 && c.woken.Swap(0) >= crowdSize {
+		c.crowd.Store(true)
+	}
+}
+
+// ran ends that time, and reports whether a crowd ran and there are messages to be sent. One that
+// is posted before its poster finds the crowd running is among them.
+func (c *coalescer) ran() bool { return c.crowd.Load() && c.crowd.Swap(false) && c.waiting() }

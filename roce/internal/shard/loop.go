@@ -131,9 +131,9 @@ func (s *Shard) loop(lapsed bool) {
 		if s.lendsTo != nil {
 			return
 		}
-		s.crowd.goes()
+		s.posts.runs()
 		now := s.letRun(s.link.Now()) // the goroutines that packets woke run first
-		if s.crowd.returns() {
+		if s.posts.ran() {
 			s.SendPosted()
 		}
 		if s.ack.over(now, s.forThreads()) {

@@ -12,8 +12,8 @@ import (
 //   - What there is leaves at once, as far as the link takes it (Flush).
 //   - An acknowledgement waits for a reply that the application may be about to
 //     post, or for what else is at hand in the link (delayedAck).
-//   - A message that is posted behind others waits for more of its kind
-//     (coalescer), or for those of others that were woken with its poster (crowd).
+//   - A message that is posted behind others waits for more of its kind,
+//     or for those of others that were woken with its poster (coalescer).
 //
 // Whatever is sent takes along all that waits.
 
@@ -87,7 +87,7 @@ func (s *Shard) Posted(now int64, inFlight bool, bytes int) {
 	if inFlight {
 		s.lease.posted()
 	}
-	if !inFlight && !s.crowd.out.Load() || !s.Background() || s.blocked || !s.posts.add(bytes) {
+	if !inFlight && !s.posts.crowd.Load() || !s.Background() || s.blocked || !s.posts.add(bytes) {
 		s.Flush(now)
 	}
 }
@@ -104,7 +104,7 @@ func (s *Shard) PostedAll(now int64) {
 // SendBeforeWait is SendPosted for a poster that is going to wait. It leaves the sending to the
 // goroutine of the shard if that has woken others as well, which may also post.
 func (s *Shard) SendBeforeWait() {
-	if s.posts.waiting() && !s.crowd.leave() {
+	if !s.posts.crowd.Load() {
 		s.SendPosted()
 	}
 }
@@ -179,7 +179,7 @@ func (s *Shard) handOut() {
 // sig is nil for one that waits by other means. The lock is held.
 func (s *Shard) Woke(sig *Signal) {
 	s.woke = true
-	s.crowd.woke()
+	s.posts.woken.Add(1)
 	s.lease.woke(sig, s.waiting.Load() == 1)
 }
 

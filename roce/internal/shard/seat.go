@@ -159,7 +159,6 @@ func (s *Shard) sit(ctx context.Context, sig *Signal) (bool, error) {
 		}
 		now = s.link.Now()
 		look = !s.pace.turn(now, busy, s.received, s.spin)
-		s.crowd.woken.Store(0) // no crowd: nobody would send what it holds
 		if s.leaseOver {
 			s.takeOver()
 		}

@@ -107,7 +107,6 @@ type Shard struct {
 	ack       delayedAck
 	keeper    keeper
 	posts     coalescer
-	crowd     crowd
 	service   Service // nil until there is one
 	yield     yielder
 	lease     lease       // under mu

@@ -122,7 +122,6 @@ func (s *Shard) Glance() {
 			break
 		}
 	}
-	s.crowd.woken.Store(0)
 	if err != nil || s.leaseOver || s.link.Blocked() {
 		s.takeOver() // it meets the error again
 	}
@@ -166,7 +165,6 @@ func (s *Shard) Await(done func() bool, slept bool) {
 		busy, err := s.progress(s.expectReply)
 		now = s.link.Now()
 		look = !s.pace.turn(now, busy, s.received, s.spin)
-		s.crowd.woken.Store(0)
 		if err != nil || s.leaseOver || s.link.Blocked() {
 			s.takeOver() // it meets the error again
 			return

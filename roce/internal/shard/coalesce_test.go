@@ -1,0 +1,46 @@
+package shard
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A crowd runs from when many were woken together until the goroutine of the shard comes back,
+// which sends what waits.
+func TestCrowd(t *testing.T) {
+	var c coalescer
+	woke := func(n int32) bool {
+		c.woken.Add(n)
+		c.runs()
+		return c.crowd.Load()
+	}
+	require.False(t, woke(0))
+	require.False(t, woke(crowdSize-1), "a few do not wait for each other")
+	require.False(t, woke(1), "nor do those of another time")
+	require.False(t, c.ran())
+
+	require.True(t, woke(crowdSize))
+	require.True(t, c.add(10))
+	require.True(t, c.ran(), "it sends")
+	require.False(t, c.ran(), "once")
+	require.False(t, woke(0), "nobody was woken since")
+
+	c.sent()
+	require.True(t, woke(crowdSize))
+	require.False(t, c.ran(), "nobody has posted anything")
+	require.False(t, c.crowd.Load())
+}
+
+// Who waits in a crowd leaves its answer to the goroutine of the shard; others send theirs.
+func TestSendBeforeWait(t *testing.T) {
+	for _, crowd := range []bool{false, true} {
+		_, s := newStill(t)
+		s.posts.crowd.Store(crowd)
+		require.True(t, s.posts.add(10))
+		s.SendBeforeWait()
+		require.Equal(t, crowd, s.posts.waiting())
+		s.SendPosted()
+		require.False(t, s.posts.waiting())
+	}
+}
