@@ -9,6 +9,7 @@ import "C"
 import (
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"github.com/goroce/goroce/internal/core"
 	"golang.org/x/sys/unix"
@@ -25,16 +26,18 @@ import (
 // there is more meanwhile, there is another edge.
 type rsMirror struct {
 	s    *rsSocket
-	mine int // our descriptor of the program's end
-	far  int // the other end
+	set  atomic.Pointer[rsSet] // the last one that it was put into
+	mine int                   // our descriptor of the program's end
+	far  int                   // the other end
 
-	mu       sync.Mutex
-	in, out  bool
-	bytes    int // that make it readable
-	shut     rsShut
-	noWrite  bool // the program writes no more
-	closed   bool
-	isQueued bool // under rsMirrors.mu
+	isQueued atomic.Bool // somebody will sync it
+
+	mu      sync.Mutex
+	in, out bool
+	bytes   int // that make it readable
+	shut    rsShut
+	noWrite bool // the program writes no more
+	closed  bool
 }
 
 // rsShut is how far a mirror has come to the end of its socket.
@@ -49,9 +52,11 @@ const (
 // maxMirrorBytes bounds the bytes that lie in a pair.
 const maxMirrorBytes = 64
 
-// rsMirrors are those that are to be synced, by one goroutine: a socket tells of changes where
-// nothing may be called.
-var rsMirrors struct {
+// rsMirrors are those that are to be synced by a goroutine, since no thread waits for their set: a
+// socket tells of changes where nothing may be called.
+var rsMirrors rsQueue
+
+type rsQueue struct {
 	start  sync.Once
 	mu     sync.Mutex
 	queue  []*rsMirror
@@ -87,14 +92,20 @@ func goroce_rs_mirror(handle C.goroce_handle, mine, far C.int) C.int {
 
 // changed has the mirror synced soon. It may be called with locks of a device or a socket held.
 func (m *rsMirror) changed() {
-	rsMirrors.mu.Lock()
-	if !m.isQueued {
-		m.isQueued = true
-		rsMirrors.queue = append(rsMirrors.queue, m)
+	if m.isQueued.Swap(true) {
+		return
 	}
-	rsMirrors.mu.Unlock()
+	if s := m.set.Load(); s == nil || !s.add(m) {
+		rsMirrors.add(m)
+	}
+}
+
+func (q *rsQueue) add(m *rsMirror) {
+	q.mu.Lock()
+	q.queue = append(q.queue, m)
+	q.mu.Unlock()
 	select {
-	case rsMirrors.filled <- struct{}{}:
+	case q.filled <- struct{}{}:
 	default:
 	}
 }
@@ -104,11 +115,9 @@ func syncMirrors() {
 	for range rsMirrors.filled {
 		rsMirrors.mu.Lock()
 		batch, rsMirrors.queue = rsMirrors.queue, batch[:0]
-		for _, m := range batch {
-			m.isQueued = false // what changes from now on counts again
-		}
 		rsMirrors.mu.Unlock()
 		for _, m := range batch {
+			m.isQueued.Store(false) // what changes from now on counts again
 			m.sync(0)
 		}
 		clear(batch)
@@ -131,8 +140,14 @@ func (m *rsMirror) sync(again C.uint32_t) {
 	if m.closed {
 		return
 	}
-	have := m.s.ready(C.POLLIN, true, nil) // with POLLHUP when all data is read
-	switch {                               // the end first: it makes the descriptor readable, too, with one edge
+	var by core.Sleeper
+	if s := m.set.Load(); s != nil {
+		if t := s.last.Load(); t != nil {
+			by = t
+		}
+	}
+	have := m.s.ready(C.POLLIN, true, by) // with POLLHUP when all data is read
+	switch {                              // the end first: it makes the descriptor readable, too, with one edge
 	case have&(C.POLLIN|C.POLLERR|C.POLLHUP) == 0:
 	case have&C.POLLERR != 0, have&C.POLLHUP != 0 && m.noWrite:
 		m.end(rsHungUp)
@@ -207,9 +222,7 @@ func (m *rsMirror) end(how rsShut) {
 func (m *rsMirror) take(fd int) {
 	var b [4096]byte
 	for {
-		if n, err := unix.Read(fd, b[:]); err == unix.EINTR {
-			continue
-		} else if err != nil || n == 0 {
+		if n, err := unix.Read(fd, b[:]); err != unix.EINTR && n < len(b) {
 			return
 		}
 	}

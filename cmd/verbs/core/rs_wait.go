@@ -182,6 +182,17 @@ func (t *rsThread) glance() {
 	}
 }
 
+// look receives once for a thread that may not come to wait.
+func (t *rsThread) look() {
+	lenders := *t.lenders.Load()
+	if len(lenders) != 1 {
+		t.glance()
+		return
+	}
+	looked := false
+	lenders[0].Await(func() (was bool) { was, looked = looked, true; return was }, false)
+}
+
 // rsLook is how long a thread looks without sleeping while the device's goroutine receives, as
 // librdmacm does.
 const rsLook = 10 * time.Microsecond

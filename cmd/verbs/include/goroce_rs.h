@@ -7,10 +7,11 @@
 
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <sys/epoll.h>
 #include "goroce_core.h"
 
 /* Counts the changes of this file: both halves have to be of one build. */
-#define GOROCE_RS_VERSION 7
+#define GOROCE_RS_VERSION 8
 
 /* A bit of poll beside those of poll(2): the peer's adapter has all that was written. */
 #define GOROCE_RS_DRAINED 0x10000
@@ -96,6 +97,14 @@ struct goroce_rs {
 	 * after close. Negative ones end it.
 	 */
 	int (*mirror)(goroce_handle socket, int mine, int far);
+	/* member says in which set of epoll, by its number, a socket with a mirror is from now on. */
+	int (*member)(goroce_handle socket, int set);
+	/*
+	 * epoll is epoll_wait for a set with sockets, and does not sleep: how many events there are, or an errno, negated. If there are none,
+	 * a thread that waits sleeps until the program's set or its own can be read, and then calls again, with GOROCE_RS_SLEPT if its own can.
+	 * One that does not calls with GOROCE_RS_LEAVE. EBUSY: another thread waits in this way, and the kernel's epoll_wait does.
+	 */
+	int (*epoll)(int set, struct epoll_event *events, int most, goroce_handle thread, int how);
 	/* behind: what close has left to follow. */
 	const struct goroce_rs_behind *behind;
 };

@@ -64,8 +64,9 @@ int rs_await(struct rs *s, uint32_t events, int timeout_ms);
 struct rs_mirror rs_mirror_take(struct rs *s);
 void rs_mirror_close(struct rs_mirror m); /* after the descriptor of the socket */
 
-/* rs_epoll.c: reports whether a descriptor is a set of epoll */
-bool rs_is_set(int fd);
+/* rs_epoll.c */
+bool rs_is_set(int fd);	       /* reports whether a descriptor is a set of epoll */
+void rs_has_members(int set); /* notes that a socket is in a set */
 
 static inline bool rs_nonblocking(struct rs *s) { return atomic_load(&s->flags) & O_NONBLOCK; }
 

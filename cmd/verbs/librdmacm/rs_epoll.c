@@ -1,4 +1,5 @@
-// repoll: sets of epoll that rsockets can be in, beside any other descriptors. The kernel waits: see rs_mirror.c.
+// Sets of epoll that rsockets can be in, beside any other descriptors. The kernel knows what there is (rs_mirror.c). A thread that waits for such a
+// set receives meanwhile, by the Go half (core/rs_set.go). A set in another set, or one that the program asks by number, needs none of this.
 #include "rs.h"
 #include "../include/goroce_rs_private.h"
 
@@ -15,14 +16,101 @@ EXPORT int repoll_create(int flags) { return (int)syscall(SYS_epoll_create1, fla
 
 EXPORT int repoll_ctl(int set, int op, int fd, struct epoll_event *e)
 {
-	if (op == EPOLL_CTL_ADD && goroce_rs_is(fd) && goroce_rs_mirror(fd))
+	if (op == EPOLL_CTL_ADD && goroce_rs_is(fd) && goroce_rs_mirror(fd, set))
 		return -1;
 	return (int)syscall(SYS_epoll_ctl, set, op, fd, e);
 }
 
 EXPORT int repoll_wait(int set, struct epoll_event *events, int most, int timeout)
 {
-	return epoll_wait(set, events, most, timeout);
+	struct timespec t = {timeout / 1000, timeout % 1000 * 1000000L};
+	int n = goroce_rs_has(set) ? goroce_rs_epoll(set, events, most, timeout < 0 ? NULL : &t, NULL) : cm_result(EBUSY);
+	return n < 0 && errno == EBUSY ? epoll_wait(set, events, most, timeout) : n;
+}
+
+// Of the sets that had a member: the generation, + 1. A number may be another set's by now, which costs little.
+#define NUMBERS 65536
+static atomic_uint had[NUMBERS];
+
+void rs_has_members(int set)
+{
+	if (set >= 0 && set < NUMBERS)
+		atomic_store(&had[set], goroce_generation() + 1);
+}
+
+EXPORT int goroce_rs_has(int set) { return set >= 0 && set < NUMBERS && atomic_load(&had[set]) == goroce_generation() + 1; }
+
+static int64_t now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+struct waiting {
+	int set;
+	goroce_handle thread;
+};
+
+static void leave(void *p)
+{
+	struct waiting *w = p;
+	RS(epoll, w->set, NULL, 0, w->thread, GOROCE_RS_LEAVE);
+}
+
+// until_readable sleeps until one of the sets is: 1 if it is the thread's own, 0 if it is the program's, -1 after the timeout or with errno.
+static int until_readable(struct pollfd fds[2], struct waiting *w, int64_t end, const sigset_t *mask)
+{
+	int64_t ns = end == INT64_MAX ? 0 : end - now_ns();
+	if (ns < 0)
+		ns = 0;
+	struct timespec left = {ns / 1000000000, ns % 1000000000};
+	int r;
+	errno = 0;
+	pthread_cleanup_push(leave, w);
+	r = ppoll(fds, 2, end == INT64_MAX ? NULL : &left, mask);
+	pthread_cleanup_pop(0);
+	if (r <= 0)
+		return -1;
+	return fds[1].revents != 0;
+}
+
+EXPORT int goroce_rs_epoll(int set, struct epoll_event *events, int most, const struct timespec *timeout, const sigset_t *mask)
+{
+	struct pollfd fds[2] = {{.fd = set, .events = POLLIN}, {.events = POLLIN}};
+	struct waiting w = {set, rs_thread(&fds[1].fd)};
+	int64_t end = INT64_MAX;
+	if (timeout && timeout->tv_sec < INT32_MAX)
+		end = now_ns() + timeout->tv_sec * INT64_C(1000000000) + timeout->tv_nsec;
+	int how = timeout && !timeout->tv_sec && !timeout->tv_nsec ? GOROCE_RS_LOOK : GOROCE_RS_AWAIT;
+	int n = -EBUSY;
+	while (w.thread) {
+		goroce_busy++;
+		n = rs->epoll(set, events, most, w.thread, how);
+		bool interrupted = goroce_late;
+		goroce_left(0);
+		if (n || how == GOROCE_RS_LOOK)
+			break;
+		int own = -1;
+		errno = EINTR;
+		if (!interrupted)
+			own = until_readable(fds, &w, end, mask);
+		if (own < 0) {
+			int e = errno;
+			leave(&w);
+			errno = e;
+			return e ? -1 : 0;
+		}
+		how = own ? GOROCE_RS_SLEPT : GOROCE_RS_AWAIT;
+		if (own && fds[1].revents & POLLNVAL) { // the program has closed it
+			leave(&w);
+			rs_thread_lost();
+			w.thread = rs_thread(&fds[1].fd);
+			how = GOROCE_RS_AWAIT;
+			n = -EBUSY;
+		}
+	}
+	return n < 0 ? cm_result(-n) : n;
 }
 
 bool rs_is_set(int fd)

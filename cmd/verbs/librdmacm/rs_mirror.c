@@ -27,7 +27,7 @@ static int mirror(struct rs *s, int fd)
 	return e;
 }
 
-EXPORT int goroce_rs_mirror(int fd)
+EXPORT int goroce_rs_mirror(int fd, int set)
 {
 	static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
 	struct rs *s = rs_of(fd);
@@ -36,6 +36,10 @@ EXPORT int goroce_rs_mirror(int fd)
 	pthread_mutex_lock(&one);
 	int e = s->mirror.far ? 0 : mirror(s, fd);
 	pthread_mutex_unlock(&one);
+	if (!e)
+		e = RS(member, atomic_load(&s->handle), set);
+	if (!e)
+		rs_has_members(set);
 	return cm_result(e);
 }
 

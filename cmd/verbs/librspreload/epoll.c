@@ -79,7 +79,7 @@ static void drop(struct member **list, int set)
 
 int rspreload_epoll_ctl(int set, int op, int fd, struct epoll_event *e)
 {
-	if (op == EPOLL_CTL_ADD && goroce_rs_mirror(fd))
+	if (op == EPOLL_CTL_ADD && goroce_rs_mirror(fd, set))
 		return -1;
 	int r = control(set, op, fd, e);
 	if (r)

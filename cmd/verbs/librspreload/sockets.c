@@ -479,6 +479,34 @@ EXPORT int epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
 	return ours(fd) ? rspreload_epoll_ctl(epfd, op, fd, event) : LIBC(epoll_ctl)(epfd, op, fd, event);
 }
 
+/* wait_for_ours is epoll_pwait2 for a set that has rsockets; false: libc's is to be called. */
+static bool wait_for_ours(int set, struct epoll_event *events, int most, const struct timespec *t, const sigset_t *mask, int *n)
+{
+	int e = errno;
+	if (!goroce_rs_has(set) || !is_time(t))
+		return false;
+	*n = goroce_rs_epoll(set, events, most, t, mask);
+	if (*n < 0 && errno == EBUSY)
+		return errno = e, false;
+	return true;
+}
+
+int epoll_pwait2(int, struct epoll_event *, int, const struct timespec *, const sigset_t *); /* of glibc 2.35 */
+EXPORT int epoll_pwait2(int set, struct epoll_event *events, int most, const struct timespec *t, const sigset_t *mask)
+{
+	int n;
+	return wait_for_ours(set, events, most, t, mask, &n) ? n : LIBC(epoll_pwait2)(set, events, most, t, mask);
+}
+
+EXPORT int epoll_pwait(int set, struct epoll_event *events, int most, int ms, const sigset_t *mask)
+{
+	int n;
+	struct timespec t = {ms / 1000, ms % 1000 * 1000000L};
+	return wait_for_ours(set, events, most, ms < 0 ? NULL : &t, mask, &n) ? n : LIBC(epoll_pwait)(set, events, most, ms, mask);
+}
+
+EXPORT int epoll_wait(int set, struct epoll_event *events, int most, int ms) { return epoll_pwait(set, events, most, ms, NULL); }
+
 /*
  * System calls by number. libuv closes in this way. It also has a ring of io_uring to change its epoll set by, and does without one
  * that it does not get: the kernel knows nothing of rsockets. A program of which no socket is one of ours has its rings.

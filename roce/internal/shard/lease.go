@@ -58,7 +58,12 @@ func (l *lease) handled(packets int) {
 			l.turns, l.need = 0, l.need/2
 		}
 	}
-	if l.behind--; l.behind < 0 || !l.last.returns() {
+	switch {
+	case l.last.returns():
+		l.behind = max(l.behind-1, 0)
+	case l.last.ofThread(): // it may wait for many, and answer each that came
+		l.behind = -packets
+	default:
 		l.behind = 0
 	}
 }

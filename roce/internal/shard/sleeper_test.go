@@ -83,6 +83,23 @@ func TestLeaseOfAThreadIsForConversations(t *testing.T) {
 	}
 }
 
+// A thread inside a call that waits for many connections answers each that came, behind the last
+// answer, which is not acknowledged yet. More than that is no conversation.
+func TestLeaseOfAThreadWithManyConnections(t *testing.T) {
+	for more, lends := range map[int]bool{0: true, leaseBehind + 1: false} {
+		var l lease
+		sig := signalOf(&thread{number: 7, inside: true})
+		for range leaseTurns + 1 {
+			l.turn(4*leaseBehind, sig)
+			for range 4*leaseBehind + more {
+				l.posted()
+			}
+		}
+		l.turn(1, sig)
+		require.Equal(t, lends, l.lends())
+	}
+}
+
 // virtual is a link, and a machine, in the time of a bubble. It notes how long packets wait.
 type virtual struct {
 	*still
