@@ -345,6 +345,43 @@ func TestSelectiveReadLate(t *testing.T) {
 	require.Equal(t, 20+2*5, data)
 }
 
+// A burst that takes READ requests, and as many probes as came before the ACK timeout, ends with the
+// next: where packets are lost a probe of READs has a few. They bring no more than they ask for.
+func TestSelectiveReadBurst(t *testing.T) {
+	p := newPair(t, selective)
+	p.delay = 100 * us
+	a, b := p.connect(linkConfig{attr: func(_ *link, a *transport.QPAttr) { a.Timeout = 17 }})
+	src := b.fill(0, 20*1024, 1)
+	for i := range 3 {
+		left := 8
+		p.onSend = func(f *flight) {
+			switch {
+			case i < 2:
+				f.lost = f.from == p.ends[1] && f.rel == 20*i+1 && left == 8
+			case f.from == p.ends[0]:
+				f.lost = left > 0
+			}
+			if f.lost {
+				left--
+			}
+		}
+		p.log = nil
+		clear(a.buf[:20*1024])
+		a.post(a.read(0, 0, 20*1024))
+		p.run()
+		require.Len(t, a.poll(), 1)
+		require.Equal(t, src, a.buf[:20*1024])
+	}
+	data := 0
+	for _, f := range p.log {
+		if f.from == p.ends[1] && len(f.pkt.Payload) > 0 && f.pkt.Opcode != ib.RCAcknowledge {
+			data++
+		}
+	}
+	require.LessOrEqual(t, data, 20+8)
+	require.Zero(t, p.ends[0].eng.Counters().Timeouts)
+}
+
 // A READ that the network doubles is answered once, and its responses were not sent again for nothing.
 func TestSelectiveDoubled(t *testing.T) {
 	p := newPair(t, selective)
