@@ -83,7 +83,8 @@ func (sq *requester) dropDoubted(k *keptPacket) {
 }
 
 // askedAgain reports whether a response may answer a resent request: it comes at least a round trip
-// after that. One that comes sooner shows that the kept responses have overtaken it, or are forged.
+// after the first of these. One that comes sooner shows that the kept responses have overtaken it,
+// or are forged.
 func (sq *requester) askedAgain(now int64, p *ib.Packet) bool {
 	at := sq.retry.since
 	if sq.watching() {
@@ -91,7 +92,7 @@ func (sq *requester) askedAgain(now int64, p *ib.Packet) bool {
 		if s.order == 0 {
 			return false
 		}
-		at = s.at
+		at = s.first
 	} else if !sq.retry.recovering {
 		return false
 	}

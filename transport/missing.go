@@ -39,6 +39,7 @@ type missing struct {
 	cutAt   ib.PSN      // end at the start of a round of losses, which may reduce the window
 	cutNs   int64       // time of cutAt
 	round   bool        // some packets before cutAt are unaccounted for
+	full    bool        // the losses of the round lacked room, as round trips show
 	allow   int         // packets that the round may still send
 	got     int         // packets that have come in the round
 	lost    int         // packets lost in the round
@@ -60,6 +61,7 @@ type sentPacket struct {
 	order  uint32 // its number among resent packets; 0 for never
 	behind ib.PSN // end when it was resent
 	at     int64  // time when it was resent
+	first  int64  // time when it was resent first
 	twice  bool   // resent more than once
 	flying bool   // it has neither come nor been lost since
 	freed  bool   // no longer charged
@@ -210,6 +212,8 @@ func (x *missing) sentAgain(now int64, s *sentPacket, end ib.PSN) {
 		x.flying++
 	}
 	x.allow--
-	s.twice = s.order != 0
+	if s.twice = s.order != 0; !s.twice {
+		s.first = now
+	}
 	s.order, s.behind, s.at = x.order, end, now
 }

@@ -301,6 +301,87 @@ func TestSelectiveReadRequest(t *testing.T) {
 	require.Zero(t, p.ends[0].eng.Counters().Timeouts)
 }
 
+// A response that comes late, right after it was asked for a second time, answers the first request:
+// what was kept behind it is handled, and not asked for again.
+func TestSelectiveReadLate(t *testing.T) {
+	p := newPair(t, pairConfig{tuning: [2]transport.Tuning{{LossProbe: -1}}})
+	p.delay = ms
+	a, b := p.connect(linkConfig{attr: func(_ *link, a *transport.QPAttr) { a.Timeout = 20 }})
+	src := b.fill(0, 20*1024, 1)
+	lose(p, p.ends[1], 1)
+	a.post(a.read(0, 0, 20*1024))
+	p.run()
+	require.Len(t, a.poll(), 1)
+	p.log = nil
+
+	asked := 0
+	var late []*flight
+	p.onSend = func(f *flight) {
+		switch data := f.from == p.ends[1]; {
+		case !data && f.rel == 25:
+			asked++
+			for _, f := range late {
+				f.at = p.now + 100*us
+			}
+		case !data || f.rel < 25 || f.rel >= 30:
+		case asked == 0:
+			f.lost = true
+		case asked == 1:
+			f.at += 2 * second
+			late = append(late, f)
+		}
+	}
+	clear(a.buf[:20*1024])
+	a.post(a.read(0, 0, 20*1024))
+	p.run()
+	require.Len(t, a.poll(), 1)
+	require.Equal(t, src, a.buf[:20*1024])
+	data := 0
+	for _, f := range p.log {
+		if f.from == p.ends[1] && len(f.pkt.Payload) > 0 {
+			data++
+		}
+	}
+	require.Equal(t, 20+2*5, data)
+}
+
+// A burst that takes READ requests, and as many probes as came before the ACK timeout, ends with the
+// next: where packets are lost a probe of READs has a few. They bring no more than they ask for.
+func TestSelectiveReadBurst(t *testing.T) {
+	p := newPair(t, selective)
+	p.delay = 100 * us
+	a, b := p.connect(linkConfig{attr: func(_ *link, a *transport.QPAttr) { a.Timeout = 17 }})
+	src := b.fill(0, 20*1024, 1)
+	for i := range 3 {
+		left := 8
+		p.onSend = func(f *flight) {
+			switch {
+			case i < 2:
+				f.lost = f.from == p.ends[1] && f.rel == 20*i+1 && left == 8
+			case f.from == p.ends[0]:
+				f.lost = left > 0
+			}
+			if f.lost {
+				left--
+			}
+		}
+		p.log = nil
+		clear(a.buf[:20*1024])
+		a.post(a.read(0, 0, 20*1024))
+		p.run()
+		require.Len(t, a.poll(), 1)
+		require.Equal(t, src, a.buf[:20*1024])
+	}
+	data := 0
+	for _, f := range p.log {
+		if f.from == p.ends[1] && len(f.pkt.Payload) > 0 && f.pkt.Opcode != ib.RCAcknowledge {
+			data++
+		}
+	}
+	require.LessOrEqual(t, data, 20+8)
+	require.Zero(t, p.ends[0].eng.Counters().Timeouts)
+}
+
 // A READ that the network doubles is answered once, and its responses were not sent again for nothing.
 func TestSelectiveDoubled(t *testing.T) {
 	p := newPair(t, selective)

@@ -71,7 +71,7 @@ func (sq *requester) onLost(now int64, n int, responses, repeats bool) {
 	if responses {
 		crowded, unknown = sq.crowdedBack(), sq.againNs() == 0
 	}
-	if !crowded {
+	if x.full = crowded; !crowded {
 		sq.win.acquit()
 		return
 	}
@@ -96,7 +96,7 @@ func (sq *requester) roomLost(now int64, responses bool) {
 func (sq *requester) endRound(now int64, responses bool) {
 	x, w := sq.miss, &sq.win
 	x.round = false
-	if x.lost <= heavyLoss || x.lost < x.got/heavyLoss {
+	if x.lost <= heavyLoss || x.lost < x.got/heavyLoss || !x.full && !sq.cause.lately.over(heavyLoss) {
 		return
 	}
 	x.wasSize = 0

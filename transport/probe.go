@@ -134,12 +134,15 @@ func (sq *requester) probeTimeout(now int64) {
 }
 
 // sendProbe builds the due probe, which requests an answer: the newest packet sent or, the second
-// time, the oldest unanswered one. It returns false if there is none.
-func (sq *requester) sendProbe(now int64, tx *TxPacket) bool {
+// time, the oldest unanswered one. It returns the number of its packets.
+//
+// Where packets are lost, a few in a row may be, and READ requests are few and go alone: a burst
+// takes all of them, and the probes. So requests for its last packets follow, one each.
+func (sq *requester) sendProbe(now int64, batch []TxPacket) (n int) {
 	p := &sq.probe
 	p.due = false
 	if sq.psn == sq.una {
-		return false
+		return 0
 	}
 	psn := sq.psn.Prev()
 	if p.sent > 0 {
@@ -150,21 +153,29 @@ func (sq *requester) sendProbe(now int64, tx *TxPacket) bool {
 	p.next()
 	sq.rtt.again()
 	sq.armProbe(now)
-	return sq.buildAgain(now, psn, tx)
+	if sq.buildAgain(now, psn, 0, &batch[0]) {
+		n = 1
+	}
+	for sq.peerKeeps && sq.cause.lately.lost > 0 && n > 0 && n < min(len(batch), probeReads) && sq.buildAgain(now, sq.psn.Prev(), n, &batch[n]) {
+		n++
+	}
+	return n
 }
 
 // buildAgain builds the packet of a PSN that was sent before, without moving sq. For a READ it
 // requests all that is missing, as after going back: rdma_rxe forgets what precedes a repeated READ
-// (wire format 5.6), so a request for the end alone would rule out one for the rest.
-func (sq *requester) buildAgain(now int64, psn ib.PSN, tx *TxPacket) bool {
+// (wire format 5.6), so a request for the end would rule out one for the rest. If back is not 0 it
+// requests one packet of a READ, the last but back-1, which is not the first.
+func (sq *requester) buildAgain(now int64, psn ib.PSN, back int, tx *TxPacket) bool {
 	cur, curPkt, next, sinceAck, read := sq.q.cur, sq.curPkt, sq.psn, sq.sinceAck, sq.reads.next
-	ok := sq.moveTo(psn) && sq.rebuild(now, tx)
+	ok := sq.moveTo(psn, back) && sq.rebuild(now, back > 0, tx)
 	sq.q.cur, sq.curPkt, sq.psn, sq.sinceAck, sq.reads.next = cur, curPkt, next, sinceAck, read
 	return ok
 }
 
-// moveTo moves to the packet of psn, in [una, psn).
-func (sq *requester) moveTo(psn ib.PSN) bool {
+// moveTo moves to the packet of psn, in [una, psn); in a READ to the first of its request that is
+// missing, or to the last but back-1.
+func (sq *requester) moveTo(psn ib.PSN, back int) bool {
 	q, r := &sq.q, &sq.reads
 	i := q.head
 	if psn != sq.una {
@@ -191,9 +202,16 @@ func (sq *requester) moveTo(psn ib.PSN) bool {
 		if r.next != r.head && r.at(r.next-1).Diff(w.psn) >= 0 {
 			first = r.at(r.next - 1).Next()
 		}
-		if psn = first; sq.una.After(first) {
-			psn = sq.una
+		if sq.una.After(first) {
+			first = sq.una
 		}
+		if back == 0 {
+			psn = first
+		} else if psn = psn.Add(1 - back); !psn.After(first) || sq.kept.at(psn) != nil {
+			return false // a request for the first would pass for the whole
+		}
+	} else if back != 0 {
+		return false
 	}
 	q.cur, sq.curPkt, sq.psn = i, uint32(span(w.psn, psn)), psn
 	return true
@@ -201,12 +219,18 @@ func (sq *requester) moveTo(psn ib.PSN) bool {
 
 // rebuild builds the packet at psn. Memory that was taken away is no error here: the ACK timeout
 // finds it.
-func (sq *requester) rebuild(now int64, tx *TxPacket) bool {
+func (sq *requester) rebuild(now int64, one bool, tx *TxPacket) bool {
 	w := sq.q.at(sq.q.cur)
 	if w.op == WRRead && w.length == 0 {
 		return false // rdma_rxe versions differ on repeated empty READs (wire format 5.6)
 	}
-	if !sq.remake(w, tx, int(sq.readPart(w))) {
+	n := int(sq.readPart(w))
+	for i := 1; sq.peerKeeps && i < n; i++ {
+		if one || sq.kept.at(sq.psn.Add(i)) != nil {
+			n = i
+		}
+	}
+	if !sq.remake(w, tx, n) {
 		return false
 	}
 	e := sq.qp.e

@@ -239,8 +239,8 @@ func (sq *requester) sendRequests(now int64, batch []TxPacket) int {
 	if qp.typ != ib.RC {
 		return sq.sendUnreliable(now, batch)
 	}
-	if sq.probe.due && len(batch) > 0 && sq.sendProbe(now, &batch[0]) {
-		n++
+	if sq.probe.due && len(batch) > 0 {
+		n = sq.sendProbe(now, batch)
 	}
 	if sq.dueAgain() && !sq.retry.rnrWait {
 		n += sq.sendMissing(now, batch[n:])
