@@ -62,7 +62,7 @@ func (l *lease) handled(packets int) {
 	case l.last.returns():
 		l.behind = max(l.behind-1, 0)
 	case l.last.ofThread(): // it may wait for many, and answer each that came
-		l.behind = -packets
+		l.behind = max(min(l.behind, 0)-packets, -2*rxBatch)
 	default:
 		l.behind = 0
 	}

@@ -86,12 +86,13 @@ func TestLeaseOfAThreadIsForConversations(t *testing.T) {
 // A thread inside a call that waits for many connections answers each that came, behind the last
 // answer, which is not acknowledged yet. More than that is no conversation.
 func TestLeaseOfAThreadWithManyConnections(t *testing.T) {
-	for more, lends := range map[int]bool{0: true, leaseBehind + 1: false} {
+	for more, lends := range map[int]bool{0: true, 2 * rxBatch: false} {
 		var l lease
 		sig := signalOf(&thread{number: 7, inside: true})
 		for range leaseTurns + 1 {
 			l.turn(4*leaseBehind, sig)
-			for range 4*leaseBehind + more {
+			l.turn(4*leaseBehind, sig) // before the thread returns
+			for range 8*leaseBehind + more {
 				l.posted()
 			}
 		}
