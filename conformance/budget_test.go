@@ -60,7 +60,7 @@ var lineBudgets = map[string]int{
 	"roce/rdmacm":         6168,
 	"roce/rsocket":        6190,
 	"roce/analyse":        9000,
-	"roce/internal/shard": 3600,
+	"roce/internal/shard": 3485,
 	"roce/internal/slots": 2256,
 	"roce/link":           18375,
 	"cmd/internal":        25675,
@@ -118,7 +118,7 @@ var nameBudgets = map[string]int{
 	"roce/rdmacm":         86,
 	"roce/rsocket":        6166,
 	"roce/link":           36,
-	"roce/internal/shard": 108,
+	"roce/internal/shard": 107,
 }
 
 func TestNameBudgets(t *testing.T) {

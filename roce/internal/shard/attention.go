@@ -33,7 +33,7 @@ func (a *attention) begin() { a.polled.Store(0) }
 
 // missed notes that packets waited and nobody took them.
 func (a *attention) missed() {
-	a.proof.Store(max(min(2*max(a.proof.Load(), standbyNs), missedProofNs), a.proof.Load()))
+	a.proof.Store(min(2*max(a.proof.Load(), standbyNs), missedProofNs))
 }
 
 // kept notes that the program has polled for long. A program that never missed a packet has nothing
@@ -43,6 +43,3 @@ func (a *attention) kept() {
 		a.proof.Store(max(now/2, standbyNs))
 	}
 }
-
-// starved notes that the program lacks the CPU to poll for long.
-func (a *attention) starved() { a.proof.Store(starvedProofNs) }

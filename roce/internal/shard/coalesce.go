@@ -36,9 +36,6 @@ func (c *coalescer) add(bytes int) bool {
 	return true
 }
 
-// leave counts a message that the goroutine sends later, however much waits.
-func (c *coalescer) leave() { c.n.Add(1) }
-
 // sent notes that nothing waits any more.
 func (c *coalescer) sent() {
 	c.bytes = 0

@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"math"
 	"runtime"
 
 	"github.com/goroce/goroce/roce/link"
@@ -79,9 +78,6 @@ func (s *Shard) NeverProven() { s.keeper.attention.begin() }
 
 // NeverMissed forgets that packets were missed.
 func (s *Shard) NeverMissed() { s.keeper.attention.proof.Store(0) }
-
-// Starve makes the program count as starved for ever.
-func (s *Shard) Starve() { s.starved.until.Store(math.MaxInt64) }
 
 // Lend makes the keeper lend the seat to the goroutine that waits for sig, with the next packet
 // that wakes it.

@@ -91,7 +91,7 @@ func (s *Shard) look() {
 	if k.over || s.Background() {
 		return
 	}
-	thread := s.starved.poller()
+	thread := int(s.poller.thread.Load())
 	s.seatMu.Lock()
 	tick, mistake, by := s.seat.fired(k.polls.Load()), s.Lent(), s.seat.sleeper()
 	if by != nil {

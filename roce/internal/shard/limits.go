@@ -55,20 +55,14 @@ const (
 	// posting takes less. It also bounds how long an acknowledgement waits while such a program
 	// polls: UCX, which polls two queues, replies after 10 us. standbyNs and missedProofNs bound
 	// how long the program must poll before it is left the work: a packet that it misses is found
-	// 0.1 ms late, so one in each 5 ms costs 2 %. starvedProofNs is the bound for a program that
-	// has no CPU: a goroutine that sleeps runs soon after a packet comes.
+	// 0.1 ms late, so one in each 5 ms costs 2 %.
 	attentionGapNs = 20_000
 	missedProofNs  = 5_000_000
-	starvedProofNs = 200_000_000
 	// replyNs, in ns, is how long threads that were woken may take to reply while an
 	// acknowledgement waits: two wake-ups, on CPUs that others use.
 	replyNs = 500_000
-	// usageNs, in ns, is how often a polling thread measures its share of a CPU, by a system call
-	// of 0.5 us. In a fifth of that two programs that spin may have had one CPU, until the kernel
-	// moves one. starvedNs is how long the thread counts as starved after that share was too small:
-	// it gets a turn of some milliseconds in each time in which others get theirs.
-	usageNs   = 50_000_000
-	starvedNs = 1_000_000_000
+	// pollerNs, in ns, is how often a polling thread says which it is, by a system call.
+	pollerNs = 50_000_000
 	// standbyNs, in ns, bounds the wait of a packet that a program leaves although it seemed to
 	// poll; a sleep of the kernel adds 50 us. One look takes 3 us. It is also how long a peer may
 	// take from acknowledging a message until its program has seen that message in memory and has

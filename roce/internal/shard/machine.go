@@ -26,11 +26,10 @@ type machine interface {
 	// CPUs is how many the process may run on; Procs how many goroutines run at a time.
 	CPUs() int
 	Procs() int
-	// ProcessUsage is the CPU time that the process has had so far, ns; how often its threads have
-	// given a CPU away, to wait for something; and how often they were put off one.
-	ProcessUsage() (ran, slept, preempted int64)
-	// ThreadUsage is the same of the calling thread, and which that is; 0 if there is no telling.
-	ThreadUsage() (thread int, ran, slept, preempted int64)
+	// ProcessRan is the CPU time that the process has had so far, ns.
+	ProcessRan() int64
+	// Thread is the calling thread; 0 if there is no telling.
+	Thread() int
 	// ThreadRan is the CPU time of a thread of the process, ns. ThreadReady reports whether the
 	// thread runs, or would if it had a CPU; false if there is no telling.
 	ThreadRan(thread int) int64
@@ -67,6 +66,7 @@ func (*computer) CPUs() int           { return runtime.NumCPU() }
 func (*computer) Procs() int          { return runtime.GOMAXPROCS(0) }
 func (*computer) Gosched()            { runtime.Gosched() }
 func (*computer) Yield()              { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
+func (*computer) Thread() int         { return unix.Gettid() }
 func (*computer) Resumed()            {}
 func (*computer) Lock(mu *sync.Mutex) { mu.Lock() }
 
@@ -78,19 +78,10 @@ func (*computer) Nap(d time.Duration) {
 	_ = unix.Nanosleep(&ts, nil) // a signal ends it early
 }
 
-func (*computer) ProcessUsage() (ran, slept, preempted int64) {
+func (*computer) ProcessRan() int64 {
 	var r unix.Rusage
 	_ = unix.Getrusage(unix.RUSAGE_SELF, &r)
-	return usedOf(&r)
-}
-
-func (*computer) ThreadUsage() (thread int, ran, slept, preempted int64) {
-	var r unix.Rusage
-	if unix.Getrusage(unix.RUSAGE_THREAD, &r) != nil {
-		return 0, 0, 0, 0
-	}
-	ran, slept, preempted = usedOf(&r)
-	return unix.Gettid(), ran, slept, preempted
+	return r.Utime.Nano() + r.Stime.Nano()
 }
 
 func (*computer) ThreadRan(thread int) int64 {
@@ -114,10 +105,6 @@ func (c *computer) Runnable() bool {
 	c.ready[0].Name = "/sched/goroutines/runnable:goroutines"
 	metrics.Read(c.ready[:])
 	return c.ready[0].Value.Kind() != metrics.KindUint64 || c.ready[0].Value.Uint64() != 0
-}
-
-func usedOf(r *unix.Rusage) (ran, slept, preempted int64) {
-	return r.Utime.Nano() + r.Stime.Nano(), int64(r.Nvcsw), int64(r.Nivcsw)
 }
 
 // Gosched lets goroutines of this process run that are ready. A thread that has called Go would go

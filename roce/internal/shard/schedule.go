@@ -81,9 +81,6 @@ func (s *Shard) Settle(now int64) {
 // is held.
 func (s *Shard) Posted(now int64, inFlight bool, bytes int) {
 	s.notePost()
-	if s.leavesSending(now) {
-		return
-	}
 	if inFlight {
 		s.lease.posted()
 	}
@@ -96,9 +93,7 @@ func (s *Shard) Posted(now int64, inFlight bool, bytes int) {
 func (s *Shard) PostedAll(now int64) {
 	s.notePost()
 	s.lease.against()
-	if !s.leavesSending(now) {
-		s.Flush(now)
-	}
+	s.Flush(now)
 }
 
 // SendBeforeWait is SendPosted for a poster that is going to wait. It leaves the sending to the

@@ -101,23 +101,20 @@ type Shard struct {
 	wakeTime    int64       // under mu: when the loop returns from link.Wait by itself
 	woke        bool        // under mu: the packets being handled were waited for
 	expectReply func() bool // wokeSomeone
-	// wakeLater, under mu: the loop is to be woken when the lock is given back. Who is woken may
-	// run at once in place of the waker, and wants the lock.
-	wakeLater bool
-	ack       delayedAck
-	keeper    keeper
-	posts     coalescer
-	service   Service // nil until there is one
-	yield     yielder
-	lease     lease       // under mu
-	leaseOver bool        // under rxMu: the goroutine in the seat is to call the keeper
-	lendsTo   *Signal     // under rxMu: to whom the keeper is to leave the seat
-	foreign   atomic.Bool // see ServeForeign
-	threads   atomic.Bool // see SleeperSignal
-	standby   standby
-	starved   starved
-	alarms    alarmClock
-	up        upcalls
+	ack         delayedAck
+	keeper      keeper
+	posts       coalescer
+	service     Service // nil until there is one
+	yield       yielder
+	lease       lease       // under mu
+	leaseOver   bool        // under rxMu: the goroutine in the seat is to call the keeper
+	lendsTo     *Signal     // under rxMu: to whom the keeper is to leave the seat
+	foreign     atomic.Bool // see ServeForeign
+	threads     atomic.Bool // see SleeperSignal
+	standby     standby
+	poller      poller
+	alarms      alarmClock
+	up          upcalls
 
 	seatMu  sync.Mutex
 	seat    seat
@@ -295,14 +292,7 @@ func (s *Shard) Lock() error {
 func (s *Shard) LockAlways() { s.mu.Lock() }
 
 // Unlock gives the lock back.
-func (s *Shard) Unlock() {
-	wake := s.wakeLater
-	s.wakeLater = false
-	s.mu.Unlock()
-	if wake {
-		s.link.Wake()
-	}
-}
+func (s *Shard) Unlock() { s.mu.Unlock() }
 
 // Command runs f with the lock held, after all that was held back was sent, and then
 // does what the engine wants done.

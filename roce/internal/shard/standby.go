@@ -63,14 +63,14 @@ func (s *Shard) lookAfter() {
 	var seen activity
 	var put putOff
 	seen.looks(k.polls.Load(), k.postCalls.Load())
-	put.looks(s, s.starved.poller())
+	put.looks(s, int(s.poller.thread.Load()))
 	pause, idle := time.Duration(standbyNs), time.Duration(0)
 	for {
 		s.machine.Nap(pause)
 		if s.Closed() || s.Background() || k.off.Load() {
 			return
 		}
-		thread := s.starved.poller()
+		thread := int(s.poller.thread.Load())
 		off := put.looks(s, thread) && s.machine.ThreadReady(thread)
 		if seen.looks(k.polls.Load(), k.postCalls.Load()) {
 			idle = 0
@@ -120,13 +120,7 @@ func (s *Shard) ServeForeign() {
 // Progress is Poll for such a program, when it has found nothing.
 func (s *Shard) Progress() {
 	k, now := &s.keeper, s.link.Now()
-	starved := s.starved.looks(s.machine, now)
-	if starved {
-		k.attention.starved()
-		if s.Polled() {
-			s.takeOver()
-		}
-	}
+	s.poller.polls(s.machine, now)
 	if s.Polled() {
 		s.Poll(Always)
 		if s.machine.CPUs() == 1 {
@@ -134,9 +128,7 @@ func (s *Shard) Progress() {
 		}
 		return
 	}
-	if !starved {
-		s.SendPosted()
-	}
+	s.SendPosted()
 	if s.mode == Driven {
 		return
 	}

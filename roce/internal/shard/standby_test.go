@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"runtime"
 	"testing"
 	"time"
 
@@ -55,9 +56,6 @@ func TestAttention(t *testing.T) {
 		a.missed()
 	}
 	require.EqualValues(t, missedProofNs, a.proof.Load())
-	a.starved()
-	a.missed()
-	require.EqualValues(t, starvedProofNs, a.proof.Load(), "who has no CPU misses packets, too")
 	for range 100 {
 		a.kept()
 	}
@@ -89,7 +87,7 @@ func TestPutOff(t *testing.T) {
 			v, s := newStill(t)
 			s.machine = &pollerOf{v, c.share, c.ready}
 			s.foreign.Store(true)
-			s.starved.before.thread = 7
+			s.poller.thread.Store(7)
 			k := &s.keeper
 			k.over = true // nobody really takes over
 			naps, taken := 0, 0
@@ -126,4 +124,18 @@ func TestPutOff(t *testing.T) {
 			s.keeper.stop()
 		})
 	}
+}
+
+// Which thread polls is asked now and then.
+func TestPoller(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var p poller
+	p.polls(&computer{}, 1000)
+	require.NotZero(t, p.thread.Load())
+	p.thread.Store(0)
+	p.polls(&computer{}, 1000+pollerNs-1)
+	require.Zero(t, p.thread.Load())
+	p.polls(&computer{}, 1000+pollerNs)
+	require.NotZero(t, p.thread.Load())
 }

@@ -65,10 +65,10 @@ func (s *Shard) letRun(now int64) int64 {
 		c.ran(now, end, 0)
 		return end
 	}
-	before, _, _ := s.machine.ProcessUsage()
+	before := s.machine.ProcessRan()
 	s.machine.Gosched()
 	end := s.link.Now()
-	after, _, _ := s.machine.ProcessUsage()
+	after := s.machine.ProcessRan()
 	c.ran(now, end, after-before)
 	return end
 }

@@ -49,7 +49,6 @@ type thread struct {
 	vtime  int64 // CPU time for fairness
 	since  int64 // when its goroutine began
 	called int64 // when it went to sleep in a system call
-	used   usage
 }
 
 // goSlice is how long a goroutine runs while others wait.
@@ -79,8 +78,7 @@ func (d *threads) account(now int64) {
 			th.vtime += dt
 			skip := min(th.skip, dt)
 			th.skip -= skip
-			th.used.ran += dt - skip
-			th.p.used.ran += dt - skip
+			th.p.ran += dt - skip
 			th.p.had += dt
 		}
 		m.refill(now)
@@ -250,8 +248,6 @@ func (th *thread) finishes(now int64) *task {
 		th.leaves(now)
 		p.gives(th)
 		p.idle = append(p.idle, th)
-		th.used.slept++
-		p.used.slept++
 		return nil
 	case returns:
 		if !th.has && p.free == 0 {
@@ -290,8 +286,6 @@ func (th *thread) finishes(now int64) *task {
 	case kind == blocks && !t.here():
 		th.leaves(now)
 		th.called = now
-		th.used.slept++
-		p.used.slept++
 		p.inCall = append(p.inCall, th)
 		p.d.asleep = append(p.d.asleep, t)
 		if t.until != 0 {
@@ -340,8 +334,6 @@ func (th *thread) leaves(now int64) {
 // putOff takes a thread off its CPU that would go on.
 func (th *thread) putOff(now int64) {
 	th.leaves(now)
-	th.used.preempted++
-	th.p.used.preempted++
 	th.p.m.ready = append(th.p.m.ready, th)
 }
 

@@ -158,28 +158,25 @@ func (p *Process) CPUs() int {
 // Procs returns GOMAXPROCS.
 func (p *Process) Procs() int { return p.c.Procs }
 
-// ProcessUsage returns the CPU time of the process in nanoseconds, how often its threads went to
-// sleep, and how often they were put off a CPU.
-func (p *Process) ProcessUsage() (ran, slept, preempted int64) {
+// ProcessRan returns the CPU time of the process in nanoseconds.
+func (p *Process) ProcessRan() int64 {
 	p.d.mu.Lock()
 	defer p.d.mu.Unlock()
-	ran = p.used.ran + p.orphan
+	ran := p.ran + p.orphan
 	if t := p.d.cur; t != nil && t.p == p {
 		ran += t.debt
 	}
-	return ran, p.used.slept, p.used.preempted
+	return ran
 }
 
-// ThreadUsage returns the same for the caller's thread.
-func (p *Process) ThreadUsage() (thread int, ran, slept, preempted int64) {
+// Thread returns the caller's thread, 0 if it is not known to run.
+func (p *Process) Thread() int {
 	p.d.mu.Lock()
 	defer p.d.mu.Unlock()
-	t := p.d.cur
-	if t == nil || t.p != p {
-		return 0, 0, 0, 0
+	if t := p.d.cur; t != nil && t.p == p {
+		return t.th.id
 	}
-	u := t.th.used
-	return t.th.id, u.ran + t.debt, u.slept, u.preempted
+	return 0
 }
 
 // ThreadRan tells nothing, as programs in other languages, which it is for, are not modelled.

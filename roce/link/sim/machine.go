@@ -116,16 +116,13 @@ type Process struct {
 	idle   []*thread // without work
 	fetch  *thread   // a thread woken to take goroutines from the queue
 	inCall []*thread // asleep in a system call, with a processor
-	used   usage
-	orphan int64 // owed by unknown goroutines
+	ran    int64     // CPU time
+	orphan int64     // owed by unknown goroutines
 
 	had       int64 // CPU time in the period
 	period    int64
 	throttled bool
 }
-
-// usage is the CPU time and the switches of threads.
-type usage struct{ ran, slept, preempted int64 }
 
 // Process starts a process.
 func (m *Machine) Process(c ProcessConfig) *Process {
@@ -203,8 +200,7 @@ func (p *Process) Resumed() { p.park(ask{kind: works, resumed: true}) }
 
 // CPUTime returns the CPU time of the process so far.
 func (p *Process) CPUTime() time.Duration {
-	ran, _, _ := p.ProcessUsage()
-	return time.Duration(ran)
+	return time.Duration(p.ProcessRan())
 }
 
 // LongestWait returns the longest time for which a packet has waited in a link of the process while

@@ -12,6 +12,7 @@ import (
 	"github.com/goroce/goroce/roce"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/goroce/goroce/roce/verbs"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -119,30 +120,25 @@ func TestThreadsRequests(t *testing.T) {
 	})
 }
 
-// The CPU time of a thread includes what its goroutine has done and not yet paid for. A goroutine
-// that is not known to run has none.
-func TestThreadUsage(t *testing.T) {
+// The CPU time of a process includes what a goroutine has done and not yet paid for. A goroutine
+// that is not known to run has no thread.
+func TestProcessRan(t *testing.T) {
 	sim.TestThreads(t, sim.Config{Seed: 1}, func(t *testing.T, net *sim.Fabric) {
 		const call = 700 * time.Nanosecond
 		m := net.Machine(sim.MachineConfig{CPUs: 1, Costs: sim.Costs{Syscall: call}})
 		p := m.Process(sim.ProcessConfig{})
 		l, err := p.Link(netip.MustParseAddr("192.0.2.1"))
 		require.NoError(t, err)
-		all := func() (u [4]int64) {
-			thread, ran, slept, preempted := p.ThreadUsage()
-			return [4]int64{int64(thread), ran, slept, preempted}
-		}
-		require.Zero(t, all())
-		done := make(chan [2][4]int64)
+		require.Zero(t, p.Thread())
+		done := make(chan [2]int64)
 		p.Go(func() {
-			before := all()
+			before := p.ProcessRan()
 			l.Wake()
-			done <- [2][4]int64{before, all()}
+			assert.NotZero(t, p.Thread())
+			done <- [2]int64{before, p.ProcessRan()}
 		})
-		u := <-done
-		require.NotZero(t, u[0][0])
-		u[0][1] += int64(call)
-		require.Equal(t, u[0], u[1])
+		ran := <-done
+		require.Equal(t, ran[0]+int64(call), ran[1])
 		require.NoError(t, l.Close())
 	})
 }
