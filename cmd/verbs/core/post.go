@@ -161,7 +161,7 @@ func (s *postScratch) translate(q *userQP, to *verbs.SendWR, wr *sendWR) C.int {
 			return eINVAL
 		}
 		ud := (*[2]uint32)(unsafe.Pointer(&wr.to[1]))
-		to.RemoteQPN, to.RemoteQKey = ib.QPN(ud[0]), ib.QKey(ud[1])
+		to.RemoteQPN, to.RemoteQKey = ib.QPN(ud[0])&ib.QPNMask, ib.QKey(ud[1]) // the packet has no more bits
 	}
 	return 0
 }
@@ -231,7 +231,9 @@ func bindOf(to *verbs.SendWR, wr *sendWR) C.int {
 	case e != 0:
 		return e
 	}
-	to.Bind = verbs.BindMW{MW: mw.MW, MR: mr, NewRKey: ib.RKey(wr.rkey), Addr: wr.addr, Length: wr.length, Access: access}
+	// The program chooses the low byte; the rest is the window's, whatever stands there, as on rxe and adapters.
+	key := mw.RKey()&^0xFF | ib.RKey(wr.rkey)&0xFF
+	to.Bind = verbs.BindMW{MW: mw.MW, MR: mr, NewRKey: key, Addr: wr.addr, Length: wr.length, Access: access}
 	return 0
 }
 

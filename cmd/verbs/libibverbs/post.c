@@ -35,10 +35,11 @@ static void touch_inline(const struct shim_qp *q, const struct ibv_send_wr *wr)
 		touch((const void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length);
 }
 
+// The Go half reads no more of a list than a queue takes and what it translates at once: a list may be a ring.
 static void touch_sends(const struct shim_qp *q, const struct ibv_send_wr *wr)
 {
 	const uint32_t max = q->init.cap.max_send_sge;
-	for (; wr; wr = wr->next) {
+	for (uint64_t left = (uint64_t)q->init.cap.max_send_wr + GOROCE_SEND_SLOTS; wr && left; left--, wr = wr->next) {
 		touch_list(wr->sg_list, wr->num_sge, max);
 		if (wr->send_flags & IBV_SEND_INLINE && listed(wr->sg_list, wr->num_sge, max))
 			touch_inline(q, wr);
@@ -51,9 +52,9 @@ static void touch_sends(const struct shim_qp *q, const struct ibv_send_wr *wr)
 	}
 }
 
-static void touch_recvs(const struct ibv_recv_wr *wr, uint32_t max)
+static void touch_recvs(const struct ibv_recv_wr *wr, uint32_t depth, uint32_t max)
 {
-	for (; wr; wr = wr->next)
+	for (uint64_t left = (uint64_t)depth + 1; wr && left; left--, wr = wr->next)
 		touch_list(wr->sg_list, wr->num_sge, max);
 }
 
@@ -74,7 +75,7 @@ int shim_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
 int shim_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	shim_meet();
-	touch_recvs(wr, to_qp(qp)->init.cap.max_recv_sge);
+	touch_recvs(wr, to_qp(qp)->init.cap.max_recv_wr, to_qp(qp)->init.cap.max_recv_sge);
 	int e = core->post_recv(to_qp(qp)->handle, wr, bad);
 	return UNLIKELY(e && !to_qp(qp)->handle) ? ENODEV : e;
 }
@@ -82,6 +83,6 @@ int shim_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr
 int shim_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	shim_meet();
-	touch_recvs(wr, to_srq(srq)->max_sge);
+	touch_recvs(wr, to_srq(srq)->attr.max_wr, to_srq(srq)->max_sge);
 	return core->post_srq_recv(to_srq(srq)->handle, wr, bad);
 }

@@ -85,6 +85,22 @@ int main(void)
 		full = ibv_post_recv(a.qp, &rwr, &rbad);
 	CHECK(full == ENOMEM, "is %d", full);
 
+	// Lists that are rings end where the queue does.
+	rwr.next = &rwr;
+	rbad = NULL;
+	FAILS_INT(ENOMEM, ibv_post_recv(a.qp, &rwr, &rbad));
+	CHECK(rbad == &rwr);
+	struct ibv_srq *srq = ibv_create_srq(a.pd, &(struct ibv_srq_init_attr){.attr = {.max_wr = 10, .max_sge = 1}});
+	CHECK(srq);
+	rbad = NULL;
+	FAILS_INT(ENOMEM, ibv_post_srq_recv(srq, &rwr, &rbad));
+	CHECK(rbad == &rwr);
+	FAILS_INT(0, ibv_destroy_srq(srq));
+	wr.next = &wr;
+	FAILS_INT(EINVAL, ibv_post_send(a.qp, &wr, &bad));
+	wr.next = NULL;
+	rwr.next = NULL;
+
 	// Datagrams.
 	struct ibv_ah_attr ah = {.is_global = 0, .port_num = 1};
 	FAILS(EINVAL, ibv_create_ah(a.pd, &ah));

@@ -321,7 +321,7 @@ static void datagrams(void)
 	strcpy(c.buf, "ping");
 	struct ibv_sge s = sge_of(&c, 0, 5);
 	struct ibv_send_wr wr = {.wr_id = 2, .sg_list = &s, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED,
-				 .wr.ud = {ah, d.qp->qp_num, 0x11}}, *bad;
+				 .wr.ud = {ah, d.qp->qp_num | 0xAB000000, 0x11}}, *bad; // a QPN has 24 bits, and the rest goes nowhere
 	CHECK(!ibv_post_send(c.qp, &wr, &bad));
 	expect_wc(c.cq, 2, IBV_WC_SUCCESS);
 	struct ibv_wc wc = next_wc(d.cq);

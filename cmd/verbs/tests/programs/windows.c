@@ -73,10 +73,35 @@ static void type_2(unsigned int access, enum ibv_wc_status want, bool invalidate
 	end_close(&b);
 }
 
+// low_byte binds with a key of which only the low byte is the window's: the rest belongs to the device.
+static void low_byte(void)
+{
+	struct end a, b;
+	pair_open(&a, &b, IBV_QPT_RC, 4096);
+	struct ibv_mr *mr = region(&b);
+	struct ibv_mw *mw[2];
+	for (int i = 0; i < 2; i++) {
+		mw[i] = ibv_alloc_mw(b.pd, IBV_MW_TYPE_2);
+		CHECK(mw[i]);
+		struct ibv_send_wr wr = {
+			.wr_id = 3, .opcode = IBV_WR_BIND_MW, .send_flags = IBV_SEND_SIGNALED,
+			.bind_mw = {.mw = mw[i], .rkey = 0x7BA, .bind_info = {.mr = mr, .addr = (uintptr_t)b.buf, .length = 64, .mw_access_flags = grants}},
+		}, *bad;
+		CHECK(!ibv_post_send(b.qp, &wr, &bad));
+		expect_wc(b.cq, 3, IBV_WC_SUCCESS);
+		writes(&a, &b, (mw[i]->rkey & ~0xFFu) | 0xBA, IBV_WC_SUCCESS);
+	}
+	CHECK(!ibv_dealloc_mw(mw[0]) && !ibv_dealloc_mw(mw[1]));
+	CHECK(!ibv_dereg_mr(mr));
+	end_close(&a);
+	end_close(&b);
+}
+
 int main(void)
 {
 	type_1();
 	type_2(grants, IBV_WC_SUCCESS, true);
 	type_2(IBV_ACCESS_LOCAL_WRITE, IBV_WC_REM_ACCESS_ERR, false);
+	low_byte();
 	return 0;
 }
