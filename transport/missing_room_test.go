@@ -89,45 +89,38 @@ func TestMissingBatch(t *testing.T) {
 	require.Greater(t, sent[at], 20)
 }
 
-// A burst of losses while round trips are short is no sign of a full queue: the window stays, although
-// more than an eighth of it was lost.
+// A burst of losses while round trips are short is no sign of a full queue to a READ: its window stays,
+// although more than an eighth of it was lost. (To a WRITE it is: beside TCP, whose bursts fill a short
+// queue for less than a round trip, it would have four fifths.)
 func TestMissingBurst(t *testing.T) {
-	for _, read := range []bool{false, true} {
-		pc := selective
-		for i := range pc.tuning {
-			pc.tuning[i].MaxUnackedPackets = 128
-		}
-		p := newPair(t, pc)
-		p.delay = ms
-		a, b := p.connect(linkConfig{attr: func(_ *link, a *transport.QPAttr) { a.Timeout = 17 }})
-		data, wr := p.ends[0], a.write(0, 0, bufBytes)
-		if read {
-			data, wr = p.ends[1], a.read(0, 0, bufBytes)
-		}
-		lose(p, data, 3, 1100)
-		play := func() {
-			a.post(wr)
-			p.run()
-			require.Len(t, a.poll(), 1)
-			require.Equal(t, a.buf, b.buf)
-		}
-		play()
-		play()
-		burst := make([]int, 40)
-		for i := range burst {
-			burst[i] = 3000 + i
-		}
-		lose(p, data, burst...)
-		play()
-		first, sent := p.now, 0
-		p.onSend = func(f *flight) {
-			if f.from == p.ends[0] && f.sent == first {
-				if sent++; read {
-					sent += int(f.pkt.RETH.Len)/1024 - 1
-				}
-			}
-		}
-		play()
-		require.Equal(t, 128, sent, "READ: %v", read)
+	pc := selective
+	for i := range pc.tuning {
+		pc.tuning[i].MaxUnackedPackets = 128
 	}
+	p := newPair(t, pc)
+	p.delay = ms
+	a, b := p.connect(linkConfig{attr: func(_ *link, a *transport.QPAttr) { a.Timeout = 17 }})
+	lose(p, p.ends[1], 3, 1100)
+	play := func() {
+		a.post(a.read(0, 0, bufBytes))
+		p.run()
+		require.Len(t, a.poll(), 1)
+		require.Equal(t, a.buf, b.buf)
+	}
+	play()
+	play()
+	burst := make([]int, 40)
+	for i := range burst {
+		burst[i] = 3000 + i
+	}
+	lose(p, p.ends[1], burst...)
+	play()
+	first, sent := p.now, 0
+	p.onSend = func(f *flight) {
+		if f.from == p.ends[0] && f.sent == first {
+			sent += int(f.pkt.RETH.Len) / 1024
+		}
+	}
+	play()
+	require.Equal(t, 128, sent)
 }

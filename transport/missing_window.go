@@ -71,7 +71,8 @@ func (sq *requester) onLost(now int64, n int, responses, repeats bool) {
 	if responses {
 		crowded, unknown = sq.crowdedBack(), sq.againNs() == 0
 	}
-	if x.full = crowded; !crowded {
+	// A lost request of a READ counts as all that it asks for, which may be much, and says little.
+	if x.full = crowded || sq.reads.len() == 0; !crowded {
 		sq.win.acquit()
 		return
 	}
@@ -92,7 +93,7 @@ func (sq *requester) roomLost(now int64, responses bool) {
 }
 
 // endRound ends a round: everything in flight has come or was lost, and no more was sent than came.
-// If much was lost, the path holds no more than came.
+// If much was lost, the path holds no more than came; of READs only if room was lacking.
 func (sq *requester) endRound(now int64, responses bool) {
 	x, w := sq.miss, &sq.win
 	x.round = false
