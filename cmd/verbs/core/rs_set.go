@@ -16,8 +16,8 @@ import (
 
 // rsSet is a set of epoll of the program that sockets are in, by its number. The thread that waits
 // for it receives meanwhile, and syncs the mirrors of its sockets. It leaves to the kernel what the
-// set has then. Who waits by other means, in a set that has this one, or as a second thread, waits
-// for the kernel alone: while no thread is in its call here the goroutine syncs.
+// set has then. A second thread, and a thread that waits by poll or for a set with this one in it,
+// wait for the kernel alone. While no thread is in a call here, the goroutine syncs.
 type rsSet struct {
 	last atomic.Pointer[rsThread] // that has waited for it: it will again
 
