@@ -56,7 +56,7 @@ var lineBudgets = map[string]int{
 	"ib":                  2825,
 	"mem":                 2205,
 	"transport":           12770,
-	"roce/verbs":          4750,
+	"roce/verbs":          4756,
 	"roce/rdmacm":         6168,
 	"roce/rsocket":        6190,
 	"roce/analyse":        9000,

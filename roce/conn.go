@@ -50,8 +50,9 @@ type Conn struct {
 	ops       map[uint64]*Pending
 	nextOp    uint64
 	posted    int // send requests that have not completed
-	carrying  int // those of them that carry something to the peer
-	owed      int // those of them begun with Start that no caller waits for
+	loose     int // those of them that no operation stands for: the rest of theirs was not posted
+	carrying  int // operations that carry something to the peer
+	owed      int // operations begun with Start that no caller waits for
 	failed    int // operations begun with Start that failed without a caller learning of it
 	recvs     recvBuffers
 	inbox     []Message

@@ -38,12 +38,13 @@ func (c *Conn) probe() {
 	if c.closed || c.flushed {
 		return
 	}
-	if c.posted == 0 { // otherwise the outstanding requests are probe enough
+	if c.posted == c.loose { // otherwise the outstanding requests are probe enough
 		c.nextOp++
 		wr := verbs.SendWR{ID: connOp | c.nextOp&(connOp-1), Opcode: verbs.WRWrite, Flags: verbs.SendSignaled | verbs.SendInline, Inline: []byte{}}
 		if c.qp.PostSend(&wr) == nil { // on failure the application's own requests fill the queue
-			c.ops[wr.ID] = &Pending{c: c}
 			c.posted++
+			c.ops[wr.ID] = &Pending{c: c, posted: 1 + c.loose}
+			c.loose = 0
 			c.traffic.sent(&wr)
 		}
 	}

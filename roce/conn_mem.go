@@ -132,7 +132,7 @@ func (c *Conn) copyIn(ctx context.Context, b []byte, wr verbs.SendWR) error {
 	}
 	wr.SGList = []verbs.SGE{buf.SGE(len(b))}
 	p := &Pending{c: c, buf: buf, kept: true}
-	if err := c.startPending(ctx, &wr, p); err != nil {
+	if err := c.startPending(ctx, []verbs.SendWR{wr}, p); err != nil {
 		return err
 	}
 	err = p.wait(ctx)

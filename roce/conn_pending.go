@@ -3,6 +3,7 @@ package roce
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 
 	"github.com/goroce/goroce/roce/internal/access"
@@ -17,6 +18,7 @@ type Pending struct {
 	buf verbs.PoolBuf // released at the end
 
 	carries bool // carries something to the peer
+	posted  int  // work requests that are complete with it
 
 	// Under c.mu:
 	done bool
@@ -115,33 +117,49 @@ func (p *Pending) WC() verbs.WC {
 
 // start posts a work request. It waits while the send queue is full. buf, if
 // not zero, is released when the operation is complete, or at once on an error.
-func (c *Conn) start(ctx context.Context, wr *verbs.SendWR, buf verbs.PoolBuf) (*Pending, error) {
+func (c *Conn) start(ctx context.Context, wr verbs.SendWR, buf verbs.PoolBuf) (*Pending, error) {
 	p := &Pending{c: c, buf: buf}
-	return p, c.startPending(ctx, wr, p)
+	return p, c.startPending(ctx, []verbs.SendWR{wr}, p)
 }
 
-func (c *Conn) startPending(ctx context.Context, wr *verbs.SendWR, p *Pending) error {
+// startPending posts work requests, of which the last makes a completion, p. They leave together
+// unless the application's own requests fill the queue meanwhile.
+func (c *Conn) startPending(ctx context.Context, wrs []verbs.SendWR, p *Pending) error {
 	var err error
+	posted := 0
 	werr := c.wait(ctx, forOperation, func() bool {
-		if c.closed || c.flushed || c.posted >= c.cfg.SendDepth || c.outOfTime(ctx, forOperation) != nil {
+		if c.closed || c.flushed || posted == 0 && c.posted+len(wrs) > c.cfg.SendDepth || c.outOfTime(ctx, forOperation) != nil {
 			return false
 		}
-		c.nextOp++
-		wr.ID = connOp | c.nextOp&(connOp-1)
-		wr.Flags |= verbs.SendSignaled
-		if err = c.qp.PostSend(wr); errors.Is(err, verbs.ErrQueueFull) {
+		if posted == 0 {
+			c.nextOp++
+			for i := range wrs {
+				wrs[i].ID = connOp | c.nextOp&(connOp-1)
+				wrs[i].Flags &^= verbs.SendSignaled
+			}
+			wrs[len(wrs)-1].Flags |= verbs.SendSignaled
+		}
+		n := 0
+		if n, err = c.post(wrs[posted:]); n > 0 {
+			for i := range wrs[posted : posted+n] {
+				c.traffic.sent(&wrs[posted+i])
+				p.carries = p.carries || wrs[posted+i].Opcode != verbs.WRRead
+			}
+			posted += n
+			c.posted += n
+		}
+		if errors.Is(err, verbs.ErrQueueFull) {
 			return false // the application's own requests fill it
 		}
 		if err == nil {
-			c.ops[wr.ID] = p
-			c.posted++
-			if p.carries = wr.Opcode != verbs.WRRead; p.carries {
+			c.ops[wrs[0].ID] = p
+			p.posted, c.loose = posted+c.loose, 0
+			if p.carries {
 				c.carrying++
 			}
 			if p.op != nil {
 				c.owed++
 			}
-			c.traffic.sent(wr)
 		}
 		return true
 	})
@@ -150,23 +168,51 @@ func (c *Conn) startPending(ctx context.Context, wr *verbs.SendWR, p *Pending) e
 	}
 	if err != nil {
 		p.buf.Release()
+		if posted > 0 {
+			c.mu.Lock()
+			c.loose += posted
+			c.mu.Unlock()
+			err = maybeDone(err)
+		}
 	}
 	return err
 }
 
-// Start posts a send work request of any kind and returns at once, unless the send queue is full.
-// It replaces the request's ID and makes it signaled. An error means that nothing was sent.
-func (c *Conn) Start(ctx context.Context, wr verbs.SendWR) (*Pending, error) {
-	n := payload(&wr)
-	if err := c.fits(wr.Opcode, int(min(n, math.MaxInt))); err != nil {
-		return nil, c.opError("start", err)
+// post posts work requests together, and returns how many.
+func (c *Conn) post(wrs []verbs.SendWR) (int, error) {
+	if len(wrs) > 1 {
+		return c.qp.PostSendBatch(wrs)
 	}
-	if err := checkAligned("start", "wr.RemoteAddr", &wr); err != nil {
-		return nil, c.opError("start", err)
+	if err := c.qp.PostSend(&wrs[0]); err != nil {
+		return 0, err
+	}
+	return 1, nil
+}
+
+// Start posts a send work request of any kind and returns at once, unless the send queue is full.
+// It replaces the request's ID and makes it signaled. Of several requests only the last is: they
+// leave together, and the operation is complete when all of them are. An error means that nothing
+// was sent, unless it matches [ErrMaybeDone].
+//
+// A WRITE of more than two packets, and then an empty WRITE with immediate that tells the peer of
+// it, are faster than one WRITE with immediate: all packets but the last have one length then, and
+// share a datagram. The peer's [Message.Len] is 0.
+func (c *Conn) Start(ctx context.Context, wrs ...verbs.SendWR) (*Pending, error) {
+	if len(wrs) == 0 || c.s != nil && len(wrs) > c.cfg.SendDepth {
+		return nil, c.opError("start", argError("start", "wrs", fmt.Sprintf("%d requests, not 1 to SendDepth, %d", len(wrs), c.cfg.SendDepth)))
+	}
+	for i := range wrs {
+		wr := &wrs[i]
+		if err := c.fits(wr.Opcode, int(min(payload(wr), math.MaxInt))); err != nil {
+			return nil, c.opError("start", err)
+		}
+		if err := checkAligned("start", "wr.RemoteAddr", wr); err != nil {
+			return nil, c.opError("start", err)
+		}
 	}
 	p := &Pending{c: c}
 	p.op = p
-	if err := c.startPending(ctx, &wr, p); err != nil {
+	if err := c.startPending(ctx, wrs, p); err != nil {
 		return nil, c.opError("start", err)
 	}
 	return p, nil
@@ -184,7 +230,7 @@ func (c *Conn) startCopy(ctx context.Context, b []byte, wr verbs.SendWR) (*Pendi
 		if wr.Inline = b; b == nil {
 			wr.Inline = []byte{}
 		}
-		return c.start(ctx, &wr, verbs.PoolBuf{})
+		return c.start(ctx, wr, verbs.PoolBuf{})
 	}
 	buf, err := c.pool.Get(len(b))
 	if err != nil {
@@ -192,7 +238,7 @@ func (c *Conn) startCopy(ctx context.Context, b []byte, wr verbs.SendWR) (*Pendi
 	}
 	copy(buf.Bytes(), b)
 	wr.SGList = []verbs.SGE{buf.SGE(len(b))}
-	return c.start(ctx, &wr, buf)
+	return c.start(ctx, wr, buf)
 }
 
 // payload returns the number of bytes that a work request moves.

@@ -190,7 +190,7 @@ func (c *Conn) complete(wc *verbs.WC) {
 			return
 		}
 		delete(c.ops, wc.ID)
-		c.posted--
+		c.posted -= p.posted
 		if p.carries {
 			c.carrying--
 		}

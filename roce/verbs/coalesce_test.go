@@ -164,6 +164,19 @@ func TestPostsShareDatagrams(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []int{4}, l.takeSent())
 	})
+	t.Run("a WRITE and what tells of it are one message", func(t *testing.T) {
+		e, l := newTurns(t)
+		e.post(t, 1, 64)
+		n, err := e.qp.PostSendBatch([]SendWR{
+			{Opcode: WRWrite, SGList: []SGE{e.mr.SGE(0, 64)}}, {Opcode: WRWriteImm, Flags: SendSignaled},
+		})
+		require.NoError(t, err)
+		require.Equal(t, 2, n)
+		require.Empty(t, l.takeSent(), "as one that PostSend posts behind others")
+		l.turn()
+		l.turn()
+		require.Equal(t, []int{3}, l.takeSent())
+	})
 	t.Run("idle goroutine", func(t *testing.T) {
 		e, l := newTurns(t)
 		e.post(t, 2, 64)

@@ -251,11 +251,21 @@ func (qp *QP) PostSendBatch(wrs []SendWR) (int, error) {
 		}
 		n++
 	}
-	if n > 0 {
+	switch {
+	case n == 0:
+	case n == 2 && tells(&wrs[0], &wrs[1]) && !qp.noDelay:
+		qp.s.Posted(now, qp.t.InFlight(), payload(&wrs[0]))
+	default:
 		qp.s.PostedAll(now)
 	}
 	qp.s.Unlock()
 	return n, own(err)
+}
+
+// tells reports whether two work requests are one message: a WRITE, and a message without bytes
+// that tells the peer of it.
+func tells(data, of *SendWR) bool {
+	return data.Opcode == WRWrite && data.Flags&SendSignaled == 0 && of.Opcode == WRWriteImm && payload(of) == 0
 }
 
 // PostRecv queues a receive work request.
