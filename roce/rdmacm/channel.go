@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/internal/access"
@@ -22,7 +23,8 @@ type EventChannel struct {
 	s         *shard.Shard
 	mu        sync.Mutex
 	events    eventList
-	listeners []*ID // with requests to take
+	listeners []*ID       // with requests to take
+	none      atomic.Bool // Poll has found nothing since the last push and offer; not with notify or take
 	dead      bool
 	sig       *shard.Signal
 	also      *shard.Signal // set with sig, if not nil
@@ -71,6 +73,7 @@ func (w *channelCore) Gate(take func() bool, give func()) { w.take, w.give = tak
 func (w *channelCore) Notify(f func()) {
 	w.mu.Lock()
 	w.notify = f
+	w.none.Store(false)
 	w.mu.Unlock()
 }
 
@@ -166,6 +169,7 @@ func (q *eventList) take(id *ID) *Event {
 // push adds an event; it is lost if the channel is closed. The lock of the device is held.
 func (c *EventChannel) push(e *Event) {
 	c.mu.Lock()
+	c.none.Store(false)
 	if !c.dead {
 		c.events.push(e)
 	}
@@ -193,6 +197,7 @@ func (c *EventChannel) offer(id *ID) bool {
 	dead := c.dead
 	if !dead && !id.offered {
 		id.offered = true
+		c.none.Store(false)
 		c.listeners = append(c.listeners, id)
 	}
 	c.mu.Unlock()
@@ -219,6 +224,9 @@ func (c *EventChannel) unlist(id *ID) {
 
 // Poll returns the next event, or nil. In polling mode it makes no progress by itself.
 func (c *EventChannel) Poll() *Event {
+	if c.none.Load() { // a Conn asks for each message
+		return nil
+	}
 	if e := c.pollEvent(); e != nil {
 		return e
 	}
@@ -259,6 +267,7 @@ func (c *EventChannel) nextRequest() *Event {
 		c.mu.Lock()
 		if len(c.listeners) == 0 {
 			notified := c.notify != nil && !c.dead
+			c.none.Store(c.notify == nil && c.take == nil && c.events.head == nil)
 			c.mu.Unlock()
 			if notified {
 				c.s.Unattended() // the program probably waits in its own way

@@ -10,8 +10,8 @@ import (
 type Reader struct {
 	// Recvmmsg is Recv; tests replace it by a function that fails.
 	Recvmmsg func(fd int, msgs []Mmsghdr) (int, unix.Errno)
-	// Prepare, if set, readies the message headers of a call: the kernel changes the lengths of
-	// names and control messages.
+	// Prepare, if set, readies the first message headers for a call: the kernel changes the lengths
+	// of names and control messages of those that it has filled.
 	Prepare func(hdrs []Mmsghdr)
 	// Gone, if set, is the error of a read that dropped a datagram which the socket cannot express.
 	// Others are behind it.
@@ -23,6 +23,7 @@ type Reader struct {
 	bulk  int // datagrams of a call when they are long
 	width int // datagrams of the next call
 	n, i  int // of the last call: received, and consumed
+	spent int // headers that have to be prepared: the first ones
 }
 
 // NewReader returns a Reader of datagrams of up to size bytes, which takes bulk of them in a call
@@ -35,7 +36,7 @@ func NewReader(size, bulk int) *Reader {
 	r := &Reader{
 		Recvmmsg: Recv,
 		hdrs:     make([]Mmsghdr, MaxReadBatch), iovs: make([]unix.Iovec, MaxReadBatch), bufs: make([][]byte, MaxReadBatch),
-		bulk: bulk, width: bulk,
+		bulk: bulk, width: bulk, spent: MaxReadBatch,
 	}
 	mem := make([]byte, MaxReadBatch*size)
 	for i := range r.hdrs {
@@ -53,12 +54,12 @@ func NewReader(size, bulk int) *Reader {
 // Read receives what is available from a socket, at most limit, without blocking. It overwrites the
 // result of the previous call.
 func (r *Reader) Read(fd, limit int) (int, unix.Errno) {
-	hdrs := r.hdrs[:min(r.width, limit)]
-	if r.Prepare != nil {
-		r.Prepare(hdrs)
+	if r.Prepare != nil && r.spent > 0 {
+		r.Prepare(r.hdrs[:r.spent])
+		r.spent = 0
 	}
-	n, errno := r.Recvmmsg(fd, hdrs)
-	r.n, r.i = n, 0
+	n, errno := r.Recvmmsg(fd, r.hdrs[:min(r.width, limit)])
+	r.n, r.i, r.spent = n, 0, n
 	if n > 0 {
 		r.adapt()
 	}
