@@ -7,6 +7,8 @@
 // has to know that the peer no longer needs what was there.
 //
 // Over RoCE a Put is a WRITE with immediate: the peer's adapter places the bytes, and its program
-// gets only the tag. Over TCP it is a header and the bytes, which a goroutine of the peer reads
-// into the arena. So both networks run the same algorithm, and can be compared.
+// gets only the tag. A short piece leaves from a copy, so that Flush need not wait for the peer, as
+// with TCP. A long one leaves from the arena, and the tag behind it in a message of its own. Over
+// TCP it is a header and the bytes, which a goroutine of the peer reads into the arena. So both
+// networks run the same algorithm, and can be compared.
 package mesh

@@ -21,6 +21,12 @@ type RoCE struct {
 const (
 	// depth is how many pieces may be on their way to a peer, and how many tags may wait there.
 	depth = 512
+	// twoPackets is the payload of two packets of the largest MTU, which share a datagram in any case.
+	twoPackets = 2 * 4096
+	// short is the longest piece that Put sends from a copy, so that Flush does not wait for the peer. Up to
+	// copies of them may be on their way: then Put waits for the oldest.
+	short  = 16 << 10
+	copies = 64
 	// keepAlive finds a peer that is gone: with nothing on its way nobody would notice.
 	keepAlive = 200 * time.Millisecond
 	// silence is how long a member may stand still, on a machine that is busy or was stopped.
@@ -28,7 +34,7 @@ const (
 )
 
 func (n RoCE) config() roce.ConnConfig {
-	return roce.ConnConfig{Device: n.Device, KeepAlive: keepAlive, SilenceTimeout: silence, SendDepth: depth, RecvDepth: depth, RecvBytes: 64}
+	return roce.ConnConfig{Device: n.Device, KeepAlive: keepAlive, SilenceTimeout: silence, SendDepth: 2 * depth, RecvDepth: depth, RecvBytes: 64}
 }
 
 func (n RoCE) listen(ctx context.Context, cfg Config, found func(int, Link)) (func(), error) {
@@ -92,7 +98,11 @@ type roceLink struct {
 	c    *roce.Conn
 	mine *verbs.MR         // our arena
 	peer roce.RemoteMemory // the peer's
-	last *roce.Pending     // of the newest Put: those before it are complete when it is
+	last *roce.Pending     // of the newest Put from our arena: those before it are complete when it is
+
+	copied *verbs.MR // of short pieces
+	of     [copies]*roce.Pending
+	put    int // short pieces
 }
 
 // exchange lends the peer our arena, and takes what it lends.
@@ -108,12 +118,46 @@ func exchange(ctx context.Context, c *roce.Conn, arena []byte) (Link, error) {
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	return &roceLink{c: c, mine: mine, peer: peer}, nil
+	copied, err := c.Register(make([]byte, copies*short), 0)
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return &roceLink{c: c, mine: mine, peer: peer, copied: copied}, nil
 }
 
-func (l *roceLink) Put(ctx context.Context, to, from, n int, tag uint32) (err error) {
-	l.last, err = l.c.StartWriteImm(ctx, l.peer.Slice(to, n), tag, l.mine.SGE(from, n))
+func (l *roceLink) Put(ctx context.Context, to, from, n int, tag uint32) error {
+	if n > short {
+		p, err := l.write(ctx, to, l.mine.SGE(from, n), tag)
+		if err == nil {
+			l.last = p
+		}
+		return err
+	}
+	i := l.put % copies
+	if p := l.of[i]; p != nil {
+		if err := p.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	copy(l.copied.Bytes()[i*short:], l.mine.Bytes()[from:from+n])
+	p, err := l.write(ctx, to, l.copied.SGE(i*short, n), tag)
+	if err == nil {
+		l.of[i] = p
+		l.put++
+	}
 	return err
+}
+
+// write places a piece in the peer's arena and tells it the tag. A WRITE of many packets and an empty one
+// with the tag leave together, and faster than one WRITE with both: see [roce.Conn.Start].
+func (l *roceLink) write(ctx context.Context, to int, from verbs.SGE, tag uint32) (*roce.Pending, error) {
+	peer := l.peer.Slice(to, int(from.Length))
+	if from.Length <= twoPackets {
+		return l.c.StartWriteImm(ctx, peer, tag, from)
+	}
+	return l.c.Start(ctx,
+		verbs.SendWR{Opcode: verbs.WRWrite, RemoteAddr: peer.Addr, RKey: peer.RKey, SGList: []verbs.SGE{from}},
+		verbs.SendWR{Opcode: verbs.WRWriteImm, RemoteAddr: peer.Addr, RKey: peer.RKey, Imm: tag})
 }
 
 func (l *roceLink) Flush(ctx context.Context) error {

@@ -43,5 +43,8 @@
 //	gradient  ── WRITE with immediate ──>  slot of the worker, a piece; the server adds it
 //	parameters  <── WRITE with immediate ──  outbox of the worker
 //
+// Without staleness all workers go in step, so that one goroutine of the server waits for all links in turn, and
+// one outbox serves all. A goroutine for each worker would be woken for each piece.
+//
 // The answer to a piece is also what says that its slot is free, so that here, too, no credits are sent.
 package reduce

@@ -211,6 +211,13 @@ func JoinServer(ctx context.Context, network mesh.Network, addrs []string, rank 
 // Serve applies what workers push until all of them have left. apply changes parameters by a gradient; both
 // are the same piece of the whole. It is called for one gradient of a piece at a time.
 func (s *Server) Serve(ctx context.Context, apply func(params, gradient []float32)) error {
+	if s.o.Staleness == 0 {
+		err := s.inStep(ctx, apply)
+		if e := s.g.Close(); err != nil {
+			err = errors.Join(err, e)
+		}
+		return err
+	}
 	all, ctx := errgroup.WithContext(ctx)
 	for w := range s.workers {
 		all.Go(func() error { return s.rank(w, s.receive(ctx, w, apply)) })
@@ -223,6 +230,62 @@ func (s *Server) Serve(ctx context.Context, apply func(params, gradient []float3
 		err = errors.Join(err, e)
 	} // else all have left, and may be gone before their last acknowledgement has come
 	return err
+}
+
+// inStep is Serve for workers that go in step. One goroutine waits for all links in turn, so that it also
+// receives for itself: a goroutine for each link would have to be woken for each piece.
+func (s *Server) inStep(ctx context.Context, apply func(params, gradient []float32)) error {
+	here := ranks(0, s.workers) // those that have not left
+	for step := 1; len(here) > 0; step++ {
+		for i := range s.parts {
+			for _, w := range slices.Clone(here) {
+				tag, err := s.g.Link(s.o.Servers + w).Next(ctx)
+				switch {
+				case err != nil:
+				case tag == leaving && i == 0:
+					here = slices.DeleteFunc(here, func(v int) bool { return v == w })
+					err = s.g.Link(s.o.Servers+w).Put(ctx, 0, 0, 0, leaving)
+				case tag != stepTag(step, i):
+					err = fmt.Errorf("a piece with tag %#x, expected is %#x", tag, stepTag(step, i))
+				default:
+					p := &s.parts[i]
+					apply(s.Params[p.from:p.to], s.floats[s.o.most()*(1+w):][p.from:p.to])
+				}
+				if err != nil {
+					return s.rank(w, err)
+				}
+			}
+			if err := s.tell(ctx, here, step, i); err != nil {
+				return err
+			}
+		}
+	}
+	for w := range s.workers {
+		s.g.Link(s.o.Servers + w).Next(ctx) // until it has closed: it has our answer then
+	}
+	return nil
+}
+
+// tell gives a piece to workers that are at one step. The outbox of the first worker serves all: the
+// parameters that it holds are the same for all.
+func (s *Server) tell(ctx context.Context, workers []int, step, i int) error {
+	begin, _ := s.o.part(s.g.Rank)
+	p, out := &s.parts[i], s.outbox(0, step)
+	for _, w := range workers {
+		if i == 0 {
+			if err := s.g.Link(s.o.Servers + w).Flush(ctx); err != nil {
+				return s.rank(w, err)
+			}
+		}
+	}
+	copy(s.floats[out+p.from:], s.Params[p.from:p.to])
+	for _, w := range workers {
+		err := s.g.Link(s.o.Servers+w).Put(ctx, 4*(s.o.Length+begin+p.from), 4*(out+p.from), 4*(p.to-p.from), stepTag(step, i))
+		if err != nil {
+			return s.rank(w, err)
+		}
+	}
+	return nil
 }
 
 // rank says of an error which worker it is about.
