@@ -66,9 +66,9 @@ var lineBudgets = map[string]int{
 	"cmd/internal":        25675,
 	"cmd/verbs":           6290,
 	"conformance":         36124,
-	"bench":               23020,
+	"bench":               23045,
 	"internal":            3400,
-	"bench/apps":          8910,
+	"bench/apps":          8935,
 }
 
 // packageBudget is the most packages of the main module.

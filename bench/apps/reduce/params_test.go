@@ -98,6 +98,35 @@ func TestParameterServer(t *testing.T) {
 	}
 }
 
+// Workers that go in step may leave after different steps: the others go on without them.
+func TestWorkersLeaveInTurn(t *testing.T) {
+	sim.Test(t, sim.Config{Seed: rand.Uint64(), Faults: sim.Faults{Loss: 0.01}}, func(t *testing.T, fabric *sim.Fabric) {
+		o := Shared{Servers: 2, Length: 70000}
+		networks, addrs := simulated(t, fabric, 5)
+		errs := learn(t, networks, addrs, o, func(ctx context.Context, w *Worker, rank int) error {
+			want := float32(0) // ranks 2 to 4 do as many steps as their rank says, with a gradient of one
+			for step := 1; step <= rank; step++ {
+				for i := range w.Gradient {
+					w.Gradient[i] = 1
+				}
+				if err := w.Step(ctx); err != nil {
+					return err
+				}
+				want += float32(3 - max(step-2, 0))
+				for i, got := range w.Params {
+					if got != want {
+						return fmt.Errorf("step %d of rank %d: parameter %d is %v, not %v", step, rank, i, got, want)
+					}
+				}
+			}
+			return w.Leave(ctx)
+		})
+		if err := errors.Join(errs...); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A worker that goes without leaving is an error for every other member, and none hangs.
 func TestWorkerGoes(t *testing.T) {
 	sim.Test(t, sim.Config{Seed: rand.Uint64()}, func(t *testing.T, fabric *sim.Fabric) {
