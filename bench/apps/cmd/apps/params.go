@@ -99,7 +99,7 @@ func paramsMember(ctx context.Context, net string, addrs []string, rank int, o r
 		return err
 	}
 	if rank == o.Servers {
-		printQuantiles(took)
+		fmt.Print(sayQuantiles(took))
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ func reduceMain(ctx context.Context, args []string) error {
 	})
 }
 
-// starter starts the processes of a group, of which one prints p50 and p99 of a call, in microseconds.
+// starter starts the processes of a group, of which one prints p50, p99 and the mean of a call, in microseconds.
 type starter func(net string, bytes, calls int) ([]*child, error)
 
 // besideTCP prints a table of groups over RoCE and over TCP in turn, by size.
@@ -93,8 +93,8 @@ func besideTCP(ctx context.Context, sizes string, rounds int, seconds float64, s
 
 // groupCell is what was measured of one network and size, in microseconds, a round each.
 type groupCell struct {
-	calls         int
-	p50, p99, cpu []float64
+	calls               int
+	p50, p99, mean, cpu []float64
 }
 
 func median(v []float64) float64 {
@@ -112,11 +112,11 @@ func (c *groupCell) measure(net string, bytes int, start starter) error {
 	if err != nil {
 		return err
 	}
-	var p50, p99 float64
-	if _, err := fmt.Sscanf(out, quantiles, &p50, &p99); err != nil {
+	var p50, p99, mean float64
+	if _, err := fmt.Sscanf(out, quantiles, &p50, &p99, &mean); err != nil {
 		return fmt.Errorf("%w in %q", err, out)
 	}
-	c.p50, c.p99, c.cpu = append(c.p50, p50), append(c.p99, p99), append(c.cpu, float64(cpu.Microseconds())/float64(c.calls))
+	c.p50, c.p99, c.mean, c.cpu = append(c.p50, p50), append(c.p99, p99), append(c.mean, mean), append(c.cpu, float64(cpu.Microseconds())/float64(c.calls))
 	return nil
 }
 
@@ -142,12 +142,17 @@ func startGroup(ctx context.Context, members int, args ...string) ([]*child, err
 }
 
 // quantiles is what a member says, in microseconds.
-const quantiles = "a call takes %f us, 1 of 100 more than %f us\n"
+const quantiles = "a call takes %f us, 1 of 100 more than %f us, on average %f us\n"
 
-// printQuantiles says it.
-func printQuantiles(took []time.Duration) {
+// sayQuantiles returns it.
+func sayQuantiles(took []time.Duration) string {
 	slices.Sort(took)
-	fmt.Printf(quantiles, float64(took[len(took)/2].Nanoseconds())/1e3, float64(took[len(took)*99/100].Nanoseconds())/1e3)
+	sum := time.Duration(0)
+	for _, d := range took {
+		sum += d
+	}
+	us := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+	return fmt.Sprintf(quantiles, us(took[len(took)/2]), us(took[len(took)*99/100]), us(sum/time.Duration(len(took))))
 }
 
 // reduceMember is one process of a group. Rank 0 prints p50 and p99 of a call, in microseconds. Every call
@@ -192,7 +197,7 @@ func reduceMember(ctx context.Context, net string, addrs []string, rank int, top
 		return err
 	}
 	if rank == 0 {
-		printQuantiles(took)
+		fmt.Print(sayQuantiles(took))
 	}
 	return nil
 }

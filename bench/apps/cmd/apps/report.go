@@ -113,7 +113,8 @@ func reportMain(ctx context.Context, args []string) error {
 			if err := c.measure(net, bytes, start); err != nil {
 				return cell, err
 			}
-			return reportCell{1e6 / c.p50[0], c.p50[0], c.cpu[0]}, nil
+			// Not from p50: a call that a quota stops takes ten times as long, so that half of them say nothing about the rate.
+			return reportCell{1e6 / c.mean[0], c.p50[0], c.cpu[0]}, nil
 		}}
 	}
 	ring := func(members, bytes int) reportRow {
