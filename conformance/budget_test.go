@@ -57,7 +57,7 @@ var lineBudgets = map[string]int{
 	"mem":                 2205,
 	"transport":           12770,
 	"roce/verbs":          4756,
-	"roce/rdmacm":         6176,
+	"roce/rdmacm":         6190,
 	"roce/rsocket":        6190,
 	"roce/analyse":        9000,
 	"roce/internal/shard": 3485,

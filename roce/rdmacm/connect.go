@@ -242,11 +242,15 @@ func (id *ID) unanswered() {
 // and the peer's credits let it; the queue pair goes to ERR, which flushes its work requests; and
 // the peer is told. It waits for no acknowledgement: what has left and is lost is not sent again.
 // EventDisconnected follows on both sides; on this side after half a minute (or the time set by
-// SetRetries) if the peer does not answer. If the connection is over already, Disconnect does
-// nothing.
+// SetRetries) if the peer does not answer. EventTimewaitExit comes only after Disconnect. If the
+// connection is over already, Disconnect does nothing else.
 func (id *ID) Disconnect(private []byte) error {
 	return id.do(func(now int64, _ *agent) error {
-		if id.ps == PortSpaceUDP || id.state() == idOver {
+		if id.ps == PortSpaceUDP {
+			return nil
+		}
+		if id.state() == idOver {
+			id.exit(true, id.exited)
 			return nil
 		}
 		if err := id.requireState("disconnect", idConnected, idConnecting); err != nil {
@@ -255,9 +259,22 @@ func (id *ID) Disconnect(private []byte) error {
 		if err := id.conn.Disconnect(now, private); err != nil {
 			return err
 		}
+		id.exit(true, false)
 		id.failQP(now)
 		return nil
 	})
+}
+
+// exit makes EventTimewaitExit when the program has called Disconnect and the time is over. With a
+// kernel rdma_disconnect answers the peer's DREQ, and the time begins with that: programs that
+// never call it do not expect this event, and ps-lite ends by it. Here the answer leaves at once,
+// and the event waits for the call. The lock is held.
+func (id *ID) exit(ended, exited bool) {
+	id.ended, id.exited = id.ended || ended, exited
+	if id.ended && id.exited {
+		id.exited = false
+		id.event(Event{Type: EventTimewaitExit})
+	}
 }
 
 // hasSRQ reports whether the queue pair uses a shared receive queue. The lock of its shard is held.
@@ -295,7 +312,7 @@ func (a *agent) event(now int64, e *cm.Event) {
 		}
 		id.overAfterArrivals(now, ev)
 	case cm.EventTimewaitExit:
-		id.event(Event{Type: EventTimewaitExit})
+		id.exit(false, true)
 	case cm.EventResolved:
 		id.onResolved(now, e)
 	}

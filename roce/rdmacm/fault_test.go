@@ -184,6 +184,28 @@ func TestCMCrossedDisconnect(t *testing.T) {
 	require.NoError(t, cid.Disconnect(nil), "again does nothing")
 }
 
+// Who has not called Disconnect hears nothing of the end of TIMEWAIT: it is as if the DREQ were not
+// answered yet, as with a kernel.
+func TestCMTimewaitExitAfterDisconnect(t *testing.T) {
+	ctx := rocetest.Context(t)
+	c, s := rocetest.FilteredPair(t, func(mad.Attribute) bool { return false })
+	lid := s.Listen(t, rdmacm.PortSpaceTCP, 5)
+	var ids [2]*rdmacm.ID
+	for i := range ids {
+		cid := c.Resolve(t, ctx, rdmacm.PortSpaceTCP, lid.LocalAddr())
+		ids[i] = c.Connect(t, ctx, cid, s)
+		require.NoError(t, cid.Disconnect(nil))
+		s.Next(t, ctx, rdmacm.EventDisconnected)
+		require.NoError(t, cid.Close())
+	}
+	require.NoError(t, ids[1].Disconnect(nil))
+	require.Same(t, ids[1], s.Next(t, ctx, rdmacm.EventTimewaitExit).ID, "the time of the first was over before")
+	require.NoError(t, ids[0].Disconnect(nil))
+	require.Same(t, ids[0], s.Next(t, ctx, rdmacm.EventTimewaitExit).ID)
+	require.NoError(t, ids[0].Disconnect(nil))
+	require.NoError(t, ids[0].Close())
+}
+
 // The states of an ID: calls that do not fit are refused, and change nothing.
 func TestCMBadFlows(t *testing.T) {
 	ctx := rocetest.Context(t)

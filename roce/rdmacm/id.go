@@ -66,6 +66,8 @@ type ID struct {
 	param    ConnParam // active: the parameters of Connect
 	met      bool      // datagrams: the lookup was answered successfully
 	groups   []ib.GID  // multicast groups joined
+	ended    bool      // by Disconnect
+	exited   bool      // EventTimewaitExit waits for Disconnect
 	closed   bool
 
 	// Guarded by the lock of ch.

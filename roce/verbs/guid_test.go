@@ -30,6 +30,15 @@ func TestNodeGUIDOfAddress(t *testing.T) {
 	}
 }
 
+// A device has as many queue pairs as it says: its numbers are those of one slot, and creating one
+// tries a few random numbers.
+func TestMaxQP(t *testing.T) {
+	l, err := sim.New(sim.Config{}).Link(loopback4())
+	require.NoError(t, err)
+	d := openDevice(t, Config{Link: l})
+	require.LessOrEqual(t, 2*d.Attr().MaxQP, 1<<(24-l.Capabilities().Slot.Bits))
+}
+
 func TestNodeGUIDIsStable(t *testing.T) {
 	a := loopback4()
 	guid := func() uint64 {

@@ -53,7 +53,8 @@ static inline int goroce_left(int result)
 	return result;
 }
 
-/* goroce_qp_unpolled reports whether there are messages for a queue pair that the program has not polled yet; false if it is destroyed. */
-bool goroce_qp_unpolled(struct ibv_qp *qp);
+/* goroce_qp_unpolled reports whether there are messages for a queue pair that the program has not polled yet, or completions of its
+   sends; false if it is destroyed. */
+bool goroce_qp_unpolled(struct ibv_qp *qp, bool sends);
 
 #endif

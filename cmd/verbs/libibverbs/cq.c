@@ -152,7 +152,7 @@ void shim_cq_forget(struct shim_cq *q, uint32_t qpn, bool keep_sent)
 	shim_cq_unlock(q);
 }
 
-bool shim_cq_received(struct shim_cq *q, uint32_t qpn)
+bool shim_cq_unpolled(struct shim_cq *q, uint32_t qpn, bool sends)
 {
 	bool found = false;
 	shim_cq_lock(q);
@@ -160,7 +160,7 @@ bool shim_cq_received(struct shim_cq *q, uint32_t qpn)
 	uint64_t tail = __atomic_load_n(&r->tail, __ATOMIC_ACQUIRE);
 	for (uint64_t i = r->head; i != tail && !found; i++) {
 		const struct ibv_wc *wc = &r->slots[i & r->mask].wc;
-		found = wc->qp_num == qpn && wc->status == IBV_WC_SUCCESS && wc->opcode & IBV_WC_RECV;
+		found = wc->qp_num == qpn && wc->status == IBV_WC_SUCCESS && sends == !(wc->opcode & IBV_WC_RECV);
 	}
 	shim_cq_unlock(q);
 	return found;

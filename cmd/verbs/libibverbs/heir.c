@@ -52,12 +52,14 @@ static bool is_kept(enum shim_kind kind, const struct shim_link *l)
 }
 
 // The program may have destroyed the queue pair without its ID knowing: what is in the lists is not freed meanwhile.
-EXPORT bool goroce_qp_unpolled(struct ibv_qp *qp)
+EXPORT bool goroce_qp_unpolled(struct ibv_qp *qp, bool sends)
 {
 	bool found = false;
 	pthread_mutex_lock(&objects);
-	if (is_kept(SHIM_QP, &to_qp(qp)->link) && to_qp(qp)->handle && qp->recv_cq && is_kept(SHIM_CQ, &to_cq(qp->recv_cq)->link))
-		found = shim_cq_received(to_cq(qp->recv_cq), qp->qp_num);
+	if (is_kept(SHIM_QP, &to_qp(qp)->link) && to_qp(qp)->handle) {
+		struct ibv_cq *cq = sends ? qp->send_cq : qp->recv_cq;
+		found = cq && is_kept(SHIM_CQ, &to_cq(cq)->link) && shim_cq_unpolled(to_cq(cq), qp->qp_num, sends);
+	}
 	pthread_mutex_unlock(&objects);
 	return found;
 }

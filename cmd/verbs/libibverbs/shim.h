@@ -142,7 +142,7 @@ bool shim_cq_over(const struct shim_cq *q); /* nothing will ever come. Under loc
 int shim_cq_idle(struct shim_cq *q, bool over); /* after a look that has found nothing, without the lock: 0, or -1 if it is over */
 /* Drops the completions of a queue pair; with keep_sent not those of requests that have succeeded. */
 void shim_cq_forget(struct shim_cq *q, uint32_t qpn, bool keep_sent);
-bool shim_cq_received(struct shim_cq *q, uint32_t qpn); /* a message of a queue pair waits there */
+bool shim_cq_unpolled(struct shim_cq *q, uint32_t qpn, bool sends); /* a message of a queue pair waits there, or that a request is done */
 static inline bool shim_ring_empty(const struct goroce_ring *r)
 {
 	return __atomic_load_n(&r->tail, __ATOMIC_ACQUIRE) == r->head;

@@ -246,11 +246,14 @@ static int joined(struct cm_event *e)
 	return err;
 }
 
+// cm_unpolled also counts completions of sends, unless the program has ended the connection by itself: it may have no use for them then.
 int cm_unpolled(uint64_t cookie)
 {
 	struct cm_id *x = (struct cm_id *)(uintptr_t)cookie;
 	struct ibv_qp *qp = x && !x->sync ? __atomic_load_n(&x->id.qp, __ATOMIC_RELAXED) : NULL;
-	return qp && goroce_qp_unpolled(qp);
+	if (!qp)
+		return 0;
+	return goroce_qp_unpolled(qp, false) || (!__atomic_load_n(&x->ended, __ATOMIC_RELAXED) && goroce_qp_unpolled(qp, true));
 }
 
 // process does what an event entails before the program sees it. It returns false for one that is no news.

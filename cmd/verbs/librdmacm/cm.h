@@ -133,6 +133,7 @@ struct cm_id {
 	struct cm_device *device; /* NULL: none yet */
 	bool sync;		  /* made without channel: calls wait for their event */
 	bool connect_failed;	  /* the program was told so: what else comes of the attempt is no news */
+	bool ended;		  /* by rdma_disconnect */
 	uint8_t initiator_depth, responder_resources;
 	struct ibv_ece local_ece, remote_ece;
 	struct ibv_qp_init_attr *qp_attr; /* of a passive endpoint: for the queue pairs of its requests */

@@ -199,6 +199,7 @@ EXPORT int rdma_disconnect(struct rdma_cm_id *id)
 	struct cm_id *x = cm_id_on_device(id);
 	if (!x)
 		return -1;
+	__atomic_store_n(&x->ended, true, __ATOMIC_RELAXED);
 	int e = cm_qp_to_err(x);
 	if (!e)
 		e = CM(disconnect, x->handle);

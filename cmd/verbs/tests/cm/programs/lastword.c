@@ -1,4 +1,5 @@
-/* The last message of a peer, and that the connection has ended: a program that looks for messages and then for events gets both. */
+/* The last message of a peer, and that the connection has ended: a program that looks for messages and then for events gets both. So
+   does one that looks for the completion of its own last message. */
 #include "check.h"
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
@@ -30,8 +31,15 @@ static struct ibv_mr *ready(struct rdma_cm_id *id, char *memory)
 	return mr;
 }
 
-/* It returns when the server's completion queue has the message, and its channel the end, or soon. */
-static void hang_up(void)
+static void hear(void)
+{
+	struct ibv_wc wc;
+	CHECK(ibv_poll_cq(server->recv_cq, 1, &wc) == 1 && wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV);
+}
+
+/* It returns when the server's completion queues have what the client has said, or that it has heard the server, and the channel the end,
+   or soon. */
+static void hang_up(int answered)
 {
 	struct sockaddr_in from = addr("127.0.0.2", 0), to = addr("127.0.0.1", ntohs(rdma_get_src_port(lid)));
 	struct rdma_conn_param p = {.retry_count = 7, .rnr_retry_count = 7};
@@ -51,6 +59,12 @@ static void hang_up(void)
 	struct ibv_wc wc;
 	OK(rdma_post_send(client, NULL, said, sizeof said, said_mr, 0));
 	CHECK(rdma_get_send_comp(client, &wc) == 1 && wc.status == IBV_WC_SUCCESS);
+	if (answered) {
+		hear();
+		OK(rdma_post_recv(client, NULL, said, sizeof said, said_mr));
+		OK(rdma_post_send(server, NULL, heard, sizeof heard, heard_mr, 0));
+		CHECK(rdma_get_recv_comp(client, &wc) == 1 && wc.status == IBV_WC_SUCCESS);
+	}
 	OK(rdma_disconnect(client));
 	expect(cch, RDMA_CM_EVENT_DISCONNECTED);
 }
@@ -63,21 +77,47 @@ static int readable(int timeout)
 
 static void blocking(int yes) { OK(fcntl(sch->fd, F_SETFL, yes ? 0 : O_NONBLOCK)); }
 
-static void hear(void)
+static void client_over(void)
 {
-	struct ibv_wc wc;
-	CHECK(ibv_poll_cq(server->recv_cq, 1, &wc) == 1 && wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV);
+	OK(ibv_dereg_mr(said_mr));
+	rdma_destroy_qp(client);
+	OK(rdma_destroy_id(client));
+}
+
+static void server_over(void)
+{
+	OK(ibv_dereg_mr(heard_mr));
+	if (server->qp)
+		rdma_destroy_qp(server);
+	OK(rdma_destroy_id(server));
 }
 
 static void over(void)
 {
-	OK(ibv_dereg_mr(said_mr));
-	OK(ibv_dereg_mr(heard_mr));
-	rdma_destroy_qp(client);
-	if (server->qp)
-		rdma_destroy_qp(server);
-	OK(rdma_destroy_id(client));
-	OK(rdma_destroy_id(server));
+	client_over();
+	server_over();
+}
+
+/* A connection of which the completions wait: its end waits for some time. If that has passed before the program asks, there is another. */
+static void own_word(void)
+{
+	struct rdma_cm_event *e;
+	struct ibv_wc wc;
+	for (int tries = 1;; tries++) {
+		hang_up(1);
+		blocking(0);
+		int now = rdma_get_cm_event(sch, &e);
+		blocking(1);
+		CHECK(ibv_poll_cq(server->send_cq, 1, &wc) == 1 && wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_SEND);
+		if (now) {
+			expect(sch, RDMA_CM_EVENT_DISCONNECTED);
+			over();
+			return;
+		}
+		CHECK(e->event == RDMA_CM_EVENT_DISCONNECTED && tries < 20);
+		OK(rdma_ack_cm_event(e));
+		over();
+	}
 }
 
 int main(void)
@@ -89,7 +129,7 @@ int main(void)
 	OK(rdma_bind_addr(lid, SA(any)));
 	OK(rdma_listen(lid, 4));
 
-	hang_up();
+	hang_up(0);
 	blocking(0);
 	FAILS(rdma_get_cm_event(sch, &e), EAGAIN); /* first the message */
 	hear();
@@ -99,7 +139,7 @@ int main(void)
 
 	/* What can be read has an event, also for a program that polls or does not. */
 	for (int polls = 0; polls < 2; polls++) {
-		hang_up();
+		hang_up(0);
 		if (polls)
 			hear();
 		blocking(0);
@@ -112,22 +152,24 @@ int main(void)
 		over();
 	}
 
-	hang_up();
+	hang_up(0);
 	expect(sch, RDMA_CM_EVENT_DISCONNECTED); /* the program need not poll */
 	hear();
 	over();
 
-	hang_up();
+	hang_up(0);
 	blocking(0);
 	FAILS(rdma_get_cm_event(sch, &e), EAGAIN);
 	over(); /* with it goes the event */
 
 	blocking(1);
-	hang_up();
+	hang_up(0);
 	OK(ibv_destroy_qp(server->qp)); /* of which the identifier does not know */
 	expect(sch, RDMA_CM_EVENT_DISCONNECTED);
 	server->qp = NULL;
 	over();
+
+	own_word();
 
 	OK(rdma_destroy_id(lid));
 	rdma_destroy_event_channel(sch);
