@@ -59,7 +59,7 @@ func (sq *requester) keepable(p *ib.Packet) bool {
 	if info.Headers&ib.HasAETH != 0 && p.AETH.Syndrome.Kind() != ib.SyndromeACK {
 		return false
 	}
-	return len(p.Payload) <= sq.qp.mtu && span(sq.una, p.PSN) <= min(max(minKeepAhead, sq.win.max<<sq.win.long), maxKeepAhead)
+	return len(p.Payload) <= sq.qp.mtu && span(sq.una, p.PSN) <= min(max(minKeepAhead, sq.win.max), maxKeepAhead)
 }
 
 // dropKept drops a kept response, which must then be requested again.

@@ -9,9 +9,9 @@ import "github.com/goroce/goroce/ib"
 func (sq *requester) againRoom() int {
 	x := sq.miss
 	if !sq.peerKeeps {
-		return sq.win.size<<sq.win.long - x.flying
+		return sq.win.size - x.flying
 	}
-	n := sq.win.size<<sq.win.long - x.inFlight(span(sq.una, sq.end))
+	n := sq.win.size - x.inFlight(span(sq.una, sq.end))
 	n = x.inRound(n, sq.end)
 	if x.flying == 0 {
 		return max(n, 1)
@@ -29,7 +29,7 @@ func (sq *requester) roomBehind(bound int) int {
 	if !sq.peerKeeps {
 		return bound - n
 	}
-	room := min(bound-x.inFlight(n), max(minKeepAhead, sq.win.max<<sq.win.long)-n)
+	room := min(bound-x.inFlight(n), max(minKeepAhead, sq.win.max)-n)
 	return x.inRound(room, sq.end)
 }
 
@@ -47,7 +47,7 @@ func (sq *requester) arrives() {
 	x.got++
 	x.allow++
 	sq.cause.ahead(&sq.rtt)
-	if x.inFlight(span(sq.una, sq.end)) < sq.win.size<<sq.win.long {
+	if x.inFlight(span(sq.una, sq.end)) < sq.win.size {
 		x.allow++ // the window opens in a few round trips, not at once
 	}
 }
@@ -102,7 +102,7 @@ func (sq *requester) endRound(now int64, responses bool) {
 	}
 	x.wasSize = 0
 	w.convict()
-	if most := max(x.got>>w.long, minWindow); most < w.size {
+	if most := max(x.got, minWindow<<w.long); most < w.size {
 		w.size, w.acked, w.idle = most, 0, false
 		sq.roomLost(now, responses)
 	}

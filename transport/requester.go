@@ -351,7 +351,7 @@ func (sq *requester) room(w *sendWQE) int {
 func (sq *requester) bound(w *sendWQE) int {
 	n := sq.win.bound(w)
 	if w.length < longBytes && sq.longEnd.After(sq.una) && !sq.longEnd.After(sq.psn) {
-		return min(n+span(sq.una, sq.longEnd), sq.win.size<<sq.win.long)
+		return min(n+span(sq.una, sq.longEnd), sq.win.size)
 	}
 	return n
 }
