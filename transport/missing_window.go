@@ -68,9 +68,6 @@ func (sq *requester) onLost(now int64, n int, responses, repeats bool) {
 	x.round = !sq.win.ruled // which limits enough by itself
 	sq.qp.congestionNAK(now)
 	crowded, unknown := sq.crowded(), sq.rtt.smoothed == 0
-	if responses {
-		crowded, unknown = sq.crowdedBack(), sq.againNs() == 0
-	}
 	// A lost request of a READ counts as all that it asks for, which may be much, and says little.
 	if x.full = crowded || sq.reads.len() == 0; !crowded {
 		sq.win.acquit()
