@@ -32,6 +32,9 @@ func (sq *requester) ahead(now int64, p *ib.Packet) {
 			}
 			sq.arrives()
 		}
+		if sq.rtt.timing && p.PSN == sq.rtt.psn && (!sq.watching() || sq.miss.at(p.PSN).order == 0) {
+			sq.timedCame(now)
+		}
 	}
 	if !sq.peerKeeps || sq.retry.rnrWait || sq.una == sq.end || !sq.watchMissing() {
 		sq.impliedNAK(now, p.PSN)
