@@ -327,7 +327,7 @@ func (sq *requester) fits(w *sendWQE) bool {
 	if !op.waits || sq.psn != sq.end {
 		return true
 	}
-	if sq.reads.len() >= int(sq.qp.attr.MaxRdAtomic) {
+	if sq.reads.len() >= sq.depth() {
 		return false
 	}
 	// A READ brings as many packets as the window has room for. The next request waits for half the
@@ -335,6 +335,17 @@ func (sq *requester) fits(w *sendWQE) bool {
 	// with control by delay an eighth suffices, as the path would be idle meanwhile.
 	left := int(w.npkts - sq.curPkt)
 	return left <= room || room<<sq.askShift() >= sq.win.bound(w)
+}
+
+// depth returns how many READs and atomics may be outstanding. While a response is missing, those
+// behind it count although theirs have come. A peer that knows selective repeat remembers twice as
+// many as it has agreed to (replayStore.size), so that as many are under way as before the loss.
+func (sq *requester) depth() int {
+	n := int(sq.qp.attr.MaxRdAtomic)
+	if sq.peerKeeps && sq.watching() {
+		return 2 * n
+	}
+	return n
 }
 
 // room returns how many packets of w the window admits now.
