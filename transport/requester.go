@@ -330,11 +330,16 @@ func (sq *requester) fits(w *sendWQE) bool {
 	if sq.reads.len() >= sq.depth() {
 		return false
 	}
-	// A READ brings as many packets as the window has room for. The next request waits for half the
-	// window, or for room for the rest of the READ, so that it is not a tiny one. On a long path or
-	// with control by delay an eighth suffices, as the path would be idle meanwhile.
+	// A READ brings as many packets as the window has room for. The next request waits for room for the
+	// rest of the READ, or for a part of the window, so that it is not a tiny one. That is half where the
+	// window is the largest. Elsewhere it is an eighth: a long path would be idle meanwhile, and a queue
+	// has no room for half a window at once.
+	shift := farShift
+	if win := &sq.win; win.size == win.max && !win.ruled && sq.rtt.least < farNs {
+		shift = nearShift
+	}
 	left := int(w.npkts - sq.curPkt)
-	return left <= room || room<<sq.askShift() >= sq.win.bound(w)
+	return left <= room || room<<shift >= sq.win.bound(w)
 }
 
 // depth returns how many READs and atomics may be outstanding. While a response is missing, those

@@ -290,7 +290,7 @@ func (sq *requester) askEvery(w *sendWQE) int {
 // the slowest cable. With two per window a long path is idle meanwhile. If losses have reduced the
 // window, it is the path that limits.
 func (sq *requester) askShift() int {
-	if w := &sq.win; w.ruled || sq.rtt.least >= farNs || w.size < 1<<lossyShift {
+	if w := &sq.win; w.ruled || sq.rtt.least >= farNs && w.size == w.max {
 		return farShift
 	}
 	return nearShift

@@ -92,14 +92,22 @@ func (w *window) onAck(n int) {
 		}
 		return
 	}
-	if w.acked += n; w.acked >= w.size {
+	more, step := w.growth()
+	if w.acked += n; w.acked >= step {
 		w.acked = 0
-		more := 1
-		if w.idle {
-			more = max(w.size/4, 1)
-		}
 		w.size = min(w.size+more, w.max)
 	}
+}
+
+// growth returns by how many packets the window grows once step packets were acknowledged: by one in
+// a round trip. A large one adds those of a run at once. So it loses a few when the queue is full, or a
+// TCP flow beside it, whose bursts are larger, would be the one to lose every time.
+func (w *window) growth() (more, step int) {
+	if w.idle {
+		return max(w.size/4, 1), w.size
+	}
+	more = min(max(w.size>>growShift, 1), 1<<w.long)
+	return more, w.size * more
 }
 
 // rule sets the window to n packets, and lets nothing else change it until release.
@@ -118,7 +126,8 @@ func (w *window) release(qp *QP) {
 // onRun does what n calls of onAck(1) do.
 func (w *window) onRun(n int) {
 	for n > 0 && w.size != w.max && w.size < 2*w.used {
-		k := min(n, max(w.size-w.acked, 1))
+		_, step := w.growth()
+		k := min(n, max(step-w.acked, 1))
 		w.onAck(k)
 		n -= k
 	}
