@@ -240,12 +240,10 @@ func (sq *requester) crowded() bool {
 	return !sq.win.ruled && (sq.qp.e.cfg.Tuning.GoBackN || sq.cause.crowded(&sq.rtt))
 }
 
-// crowdedBack is crowded for a response. It uses the round trips of repeated requests only, since
+// crowdedBack is crowded for a response to a requester that goes back. It uses the round trips of repeated requests only, since
 // other responses wait behind each other at the peer.
 func (sq *requester) crowdedBack() bool {
-	l := &sq.cause.lately
-	return !sq.win.ruled && (sq.qp.e.cfg.Tuning.GoBackN || sq.miss == nil || sq.miss.again.full(sq.againNs(), sq.leastRTT()) ||
-		l.over(heavyLoss) || l.over(fullLoss) && !sq.rtt.short)
+	return !sq.win.ruled && (sq.qp.e.cfg.Tuning.GoBackN || sq.miss == nil || sq.miss.again.full(sq.againNs(), sq.leastRTT()))
 }
 
 // againNs returns how long responses to repeated requests take; 0 if unknown.
