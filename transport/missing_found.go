@@ -25,6 +25,7 @@ func (sq *requester) came(now int64, s *sentPacket) {
 	}
 	if open := !s.twice && (s.want || !s.had); open && s.want {
 		x.again.sampleOf(took)
+		x.againAt = now
 		x.doubt = 0
 	} else if open && sq.rtt.least != 0 {
 		sq.rtt.least = min(sq.rtt.least, took)

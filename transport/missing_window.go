@@ -68,6 +68,11 @@ func (sq *requester) onLost(now int64, n int, responses, repeats bool) {
 	x.round = !sq.win.ruled // which limits enough by itself
 	sq.qp.congestionNAK(now)
 	crowded, unknown := sq.crowded(), sq.rtt.smoothed == 0
+	// Responses wait for each other at the peer, but not one that was asked for again.
+	noQueue := now-x.againAt < 2*sq.rtt.smoothed && x.again.last < sq.leastRTT()*5/4
+	if responses && noQueue && !sq.cause.lately.over(heavyLoss) {
+		crowded = false
+	}
 	// A lost request of a READ counts as all that it asks for, which may be much, and says little.
 	if x.full = crowded || sq.reads.len() == 0; !crowded {
 		sq.win.acquit()
