@@ -32,6 +32,9 @@ func (sq *requester) ahead(now int64, p *ib.Packet) {
 			}
 			sq.arrives()
 		}
+		if sq.rtt.timing && p.PSN == sq.rtt.psn && (!sq.watching() || sq.miss.at(p.PSN).order == 0) {
+			sq.timedCame(now)
+		}
 	}
 	if !sq.peerKeeps || sq.retry.rnrWait || sq.una == sq.end || !sq.watchMissing() {
 		sq.impliedNAK(now, p.PSN)
@@ -59,7 +62,7 @@ func (sq *requester) keepable(p *ib.Packet) bool {
 	if info.Headers&ib.HasAETH != 0 && p.AETH.Syndrome.Kind() != ib.SyndromeACK {
 		return false
 	}
-	return len(p.Payload) <= sq.qp.mtu && span(sq.una, p.PSN) <= min(max(minKeepAhead, sq.win.max<<sq.win.long), maxKeepAhead)
+	return len(p.Payload) <= sq.qp.mtu && span(sq.una, p.PSN) <= min(max(minKeepAhead, sq.win.max), maxKeepAhead)
 }
 
 // dropKept drops a kept response, which must then be requested again.

@@ -114,7 +114,7 @@ func (qp *QP) delayTarget() int64 {
 // newByDelay returns the state of control by delay after the first long round trip.
 func (qp *QP) newByDelay(now int64) *byDelay {
 	w := &qp.sq.win
-	most, ceiling := w.max<<w.long, ceilingPackets
+	most, ceiling := w.max, ceilingPackets
 	if qp.explicitWindow() {
 		ceiling = most
 	}

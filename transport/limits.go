@@ -44,6 +44,8 @@ const (
 	lossyShift = 5
 	nearShift  = 1
 	farNs      = 5e6
+	// growShift is the logarithm of the part of a window by which it grows at most while there is a queue.
+	growShift = 4
 	// maxTuningTime bounds the times of Tuning.
 	maxTuningTime = time.Minute
 	// DefaultLossProbeNs is the least time without an answer before the last packet is sent again.

@@ -48,6 +48,7 @@ type missing struct {
 	spread  int         // packets that may overtake another before it counts as lost
 	losses  int         // losses since spread grew
 	again   rttEstimate // of repeated requests, whose responses wait behind no others
+	againAt int64       // time of its last sample
 	doubt   uint8       // doublings of lateNs
 	backoff uint8       // timeouts since the last news
 	ring    []sentPacket
@@ -101,7 +102,7 @@ func (sq *requester) watchMissing() bool {
 		}
 	}
 	if !x.on {
-		*x = missing{on: true, ring: x.ring, again: x.again, doubt: x.doubt, spread: max(x.spread, maxReorder), losses: x.losses, newest: sq.una, seen: sq.una, past: sq.una, next: sq.una, cutAt: sq.una}
+		*x = missing{on: true, ring: x.ring, again: x.again, againAt: x.againAt, doubt: x.doubt, spread: max(x.spread, maxReorder), losses: x.losses, newest: sq.una, seen: sq.una, past: sq.una, next: sq.una, cutAt: sq.una}
 		if sq.retry.back {
 			for psn := sq.una; psn != sq.psn && psn != sq.retry.backEnd; psn = psn.Next() {
 				s := x.at(psn)

@@ -25,6 +25,7 @@ func (sq *requester) came(now int64, s *sentPacket) {
 	}
 	if open := !s.twice && (s.want || !s.had); open && s.want {
 		x.again.sampleOf(took)
+		x.againAt = now
 		x.doubt = 0
 	} else if open && sq.rtt.least != 0 {
 		sq.rtt.least = min(sq.rtt.least, took)
@@ -124,8 +125,7 @@ func (sq *requester) onKeptMap(now int64, p *ib.Packet) bool {
 		x.newest = psn
 	}
 	if t := &sq.rtt; t.timing && span(sq.una, t.psn) < span(sq.una, sq.end) && x.at(t.psn).had {
-		trip = t.answered(now, sq.qp.attr.Timeout.Ns())
-		sq.probe.update(sq.qp, t)
+		trip = sq.timedCame(now)
 	}
 	if p.PSN != sq.una {
 		sq.missResponses(now, p.PSN) // their requests precede the NAK
@@ -149,6 +149,14 @@ func (sq *requester) onKeptMap(now int64, p *ib.Packet) bool {
 		sq.qp.markReady()
 	}
 	return true
+}
+
+// timedCame takes the answer to the timed packet although one before it is missing, and reports whether
+// it is a sample.
+func (sq *requester) timedCame(now int64) bool {
+	trip := sq.rtt.answered(now, sq.qp.attr.Timeout.Ns())
+	sq.probe.update(sq.qp, &sq.rtt)
+	return trip
 }
 
 // goOn ends going back: from now on the missing packets are known.

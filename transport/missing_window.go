@@ -9,9 +9,9 @@ import "github.com/goroce/goroce/ib"
 func (sq *requester) againRoom() int {
 	x := sq.miss
 	if !sq.peerKeeps {
-		return sq.win.size<<sq.win.long - x.flying
+		return sq.win.size - x.flying
 	}
-	n := sq.win.size<<sq.win.long - x.inFlight(span(sq.una, sq.end))
+	n := sq.win.size - x.inFlight(span(sq.una, sq.end))
 	n = x.inRound(n, sq.end)
 	if x.flying == 0 {
 		return max(n, 1)
@@ -29,7 +29,7 @@ func (sq *requester) roomBehind(bound int) int {
 	if !sq.peerKeeps {
 		return bound - n
 	}
-	room := min(bound-x.inFlight(n), max(minKeepAhead, sq.win.max<<sq.win.long)-n)
+	room := min(bound-x.inFlight(n), max(minKeepAhead, sq.win.max)-n)
 	return x.inRound(room, sq.end)
 }
 
@@ -47,7 +47,7 @@ func (sq *requester) arrives() {
 	x.got++
 	x.allow++
 	sq.cause.ahead(&sq.rtt)
-	if x.inFlight(span(sq.una, sq.end)) < sq.win.size<<sq.win.long {
+	if x.inFlight(span(sq.una, sq.end)) < sq.win.size {
 		x.allow++ // the window opens in a few round trips, not at once
 	}
 }
@@ -68,8 +68,10 @@ func (sq *requester) onLost(now int64, n int, responses, repeats bool) {
 	x.round = !sq.win.ruled // which limits enough by itself
 	sq.qp.congestionNAK(now)
 	crowded, unknown := sq.crowded(), sq.rtt.smoothed == 0
-	if responses {
-		crowded, unknown = sq.crowdedBack(), sq.againNs() == 0
+	// Responses wait for each other at the peer, but not one that was asked for again.
+	noQueue := now-x.againAt < 2*sq.rtt.smoothed && x.again.last < sq.leastRTT()*5/4
+	if responses && noQueue && !sq.cause.lately.over(heavyLoss) {
+		crowded = false
 	}
 	// A lost request of a READ counts as all that it asks for, which may be much, and says little.
 	if x.full = crowded || sq.reads.len() == 0; !crowded {
@@ -102,7 +104,7 @@ func (sq *requester) endRound(now int64, responses bool) {
 	}
 	x.wasSize = 0
 	w.convict()
-	if most := max(x.got>>w.long, minWindow); most < w.size {
+	if most := max(x.got, minWindow<<w.long); most < w.size {
 		w.size, w.acked, w.idle = most, 0, false
 		sq.roomLost(now, responses)
 	}

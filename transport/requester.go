@@ -327,14 +327,30 @@ func (sq *requester) fits(w *sendWQE) bool {
 	if !op.waits || sq.psn != sq.end {
 		return true
 	}
-	if sq.reads.len() >= int(sq.qp.attr.MaxRdAtomic) {
+	if sq.reads.len() >= sq.depth() {
 		return false
 	}
-	// A READ brings as many packets as the window has room for. The next request waits for half the
-	// window, or for room for the rest of the READ, so that it is not a tiny one. On a long path or
-	// with control by delay an eighth suffices, as the path would be idle meanwhile.
+	// A READ brings as many packets as the window has room for. The next request waits for room for the
+	// rest of the READ, or for a part of the window, so that it is not a tiny one. That is half where the
+	// window is the largest. Elsewhere it is an eighth: a long path would be idle meanwhile, and a queue
+	// has no room for half a window at once.
+	shift := farShift
+	if win := &sq.win; win.size == win.max && !win.ruled && sq.rtt.least < farNs {
+		shift = nearShift
+	}
 	left := int(w.npkts - sq.curPkt)
-	return left <= room || room<<sq.askShift() >= sq.win.bound(w)
+	return left <= room || room<<shift >= sq.win.bound(w)
+}
+
+// depth returns how many READs and atomics may be outstanding. While a response is missing, those
+// behind it count although theirs have come. A peer that knows selective repeat remembers twice as
+// many as it has agreed to (replayStore.size), so that as many are under way as before the loss.
+func (sq *requester) depth() int {
+	n := int(sq.qp.attr.MaxRdAtomic)
+	if sq.peerKeeps && sq.watching() {
+		return 2 * n
+	}
+	return n
 }
 
 // room returns how many packets of w the window admits now.
@@ -351,7 +367,7 @@ func (sq *requester) room(w *sendWQE) int {
 func (sq *requester) bound(w *sendWQE) int {
 	n := sq.win.bound(w)
 	if w.length < longBytes && sq.longEnd.After(sq.una) && !sq.longEnd.After(sq.psn) {
-		return min(n+span(sq.una, sq.longEnd), sq.win.size<<sq.win.long)
+		return min(n+span(sq.una, sq.longEnd), sq.win.size)
 	}
 	return n
 }

@@ -240,8 +240,8 @@ func (sq *requester) crowded() bool {
 	return !sq.win.ruled && (sq.qp.e.cfg.Tuning.GoBackN || sq.cause.crowded(&sq.rtt))
 }
 
-// crowdedBack is crowded for a response. It uses the round trips of repeated requests only, since
-// other responses wait behind each other at the peer.
+// crowdedBack is crowded for a response to a requester that goes back. It uses the round trips of
+// repeated requests only, since other responses wait behind each other at the peer.
 func (sq *requester) crowdedBack() bool {
 	return !sq.win.ruled && (sq.qp.e.cfg.Tuning.GoBackN || sq.miss == nil || sq.miss.again.full(sq.againNs(), sq.leastRTT()))
 }

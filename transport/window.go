@@ -9,16 +9,16 @@ import "github.com/goroce/goroce/ib"
 // doubles them in each round trip until a loss: a whole window would overflow a small queue before
 // the first answer comes.
 type window struct {
-	size     int // packets
+	size     int // packets of long messages; short ones have the same, up to max>>long
 	max      int
 	ackEvery int  // packets between two AckReqs, at most
 	acked    int  // packets acknowledged since the last growth
 	used     int  // most packets that were unacknowledged at a time; the window grows to twice that
 	before   int  // size before losses that may not mean lack of room; 0 if not needed
 	begins   bool // the first of these ended the doubling
-	// For packets of long messages the bound is size<<long: bytes keep both ends busy, and a path
-	// with a small MTU has more packets for the same bytes. This holds only if the packets travel
-	// as large datagrams; a receiver that gets each by itself has as many packets to handle.
+	// A window of long messages is up to 1<<long times as large as others: bytes keep both ends busy,
+	// and a path with a small MTU has more packets for the same bytes. This holds only if the packets
+	// travel as large datagrams; a receiver that gets each by itself has as many packets to handle.
 	long     uint8
 	idle     bool // no loss since, and the last round trip was so short that nothing was queued
 	doubling bool // each round trip doubles the window
@@ -28,9 +28,9 @@ type window struct {
 // bound returns how many packets may be unacknowledged or requested when one of r is sent.
 func (w *window) bound(r *sendWQE) int {
 	if r.length >= longBytes {
-		return w.size << w.long
+		return w.size
 	}
-	return max(w.size, min(minWindow, w.max))
+	return max(min(w.size, w.max>>w.long), min(minWindow, w.max))
 }
 
 // interval returns the most packets between two AckReqs of r.
@@ -46,7 +46,7 @@ func newWindow(qp *QP) window {
 	var w window
 	w.limit(qp)
 	if w.size = w.max; !qp.explicitWindow() {
-		w.size, w.doubling = min(startWindow, w.max), true
+		w.size, w.doubling = min(startWindow<<w.long, w.max), true
 	}
 	return w
 }
@@ -74,6 +74,7 @@ func (w *window) limit(qp *QP) {
 			w.long++
 		}
 	}
+	w.max <<= w.long
 	w.size = min(max(w.size, 1), w.max)
 	if w.ackEvery = t.AckReqInterval; w.ackEvery == 0 {
 		w.ackEvery = DefaultAckReqInterval
@@ -86,28 +87,27 @@ func (w *window) onAck(n int) {
 		return
 	}
 	if w.doubling {
-		if w.size = min(w.size+max(n>>w.long, 1), w.max); w.size == w.max {
+		if w.size = min(w.size+n, w.max); w.size == w.max {
 			w.doubling = false
 		}
 		return
 	}
-	if w.acked += n; w.acked >= w.step() {
+	more, step := w.growth()
+	if w.acked += n; w.acked >= step {
 		w.acked = 0
-		more := 1
-		if w.idle {
-			more = max(w.size>>(2+w.long), 1)
-		}
 		w.size = min(w.size+more, w.max)
 	}
 }
 
-// step returns after how many packets that were acknowledged the window grows. Those that travel together
-// count as one, so that the window grows by one packet in a round trip.
-func (w *window) step() int {
+// growth returns by how many packets the window grows once step packets were acknowledged: by one in
+// a round trip. A large one adds those of a run at once. So it loses a few when the queue is full, or a
+// TCP flow beside it, whose bursts are larger, would be the one to lose every time.
+func (w *window) growth() (more, step int) {
 	if w.idle {
-		return w.size
+		return max(w.size/4, 1), w.size
 	}
-	return w.size << (2 * w.long)
+	more = min(max(w.size>>growShift, 1), 1<<w.long)
+	return more, w.size * more
 }
 
 // rule sets the window to n packets, and lets nothing else change it until release.
@@ -126,7 +126,8 @@ func (w *window) release(qp *QP) {
 // onRun does what n calls of onAck(1) do.
 func (w *window) onRun(n int) {
 	for n > 0 && w.size != w.max && w.size < 2*w.used {
-		k := min(n, max(w.step()-w.acked, 1))
+		_, step := w.growth()
+		k := min(n, max(step-w.acked, 1))
 		w.onAck(k)
 		n -= k
 	}
@@ -134,14 +135,14 @@ func (w *window) onRun(n int) {
 
 // onLoss halves the window after packets were lost. If it took 3/10, as TCP cubic does, a cubic flow
 // beside it would get a sixth: it loses more often in the same full queue (docs/loss.md).
-func (w *window) onLoss() { w.shrink(2, max(minWindow>>w.long, 1)) }
+func (w *window) onLoss() { w.shrink(2, minWindow) }
 
 // onTimeout quarters it after no answer came at all. What was doubling doubles on, as nothing was
 // learned of the path.
 func (w *window) onTimeout() {
 	doubling := w.doubling || w.begins
 	w.convict()
-	w.shrink(4, minWindow)
+	w.shrink(4, minWindow<<w.long)
 	w.doubling = doubling && !w.ruled
 }
 
@@ -164,9 +165,8 @@ func (w *window) convict() { w.before, w.begins = 0, false }
 // reopen restores an earlier size.
 func (w *window) reopen(size int) { w.size = max(w.size, min(size, w.max)) }
 
-// shrink divides the window, which stays as large as least if it was. After a loss for want of room
-// packets that travel together count as one here, too: windows of many queue pairs that are four
-// times as large do not fit a short queue. After a silence they may be: nothing shows a full queue.
+// shrink divides the window, which stays as large as least if it was: after a silence, which shows no
+// full queue, that is more.
 func (w *window) shrink(by, least int) {
 	if w.ruled {
 		return

@@ -63,14 +63,30 @@ func TestWindowFillsThePath(t *testing.T) {
 }
 
 // While a packet that is lost on a long path is sent again, the sender goes on: it does not wait until the packet has come,
-// and then send a whole window at once, of which the queue had no room for half.
+// and then send a whole window at once, of which the queue had no room for half. A READ goes on although 16 requests, as many as may
+// be outstanding, ask for a window and no more.
 func TestWindowGoesOn(t *testing.T) {
-	s := &Path{Rate: 50 * cc.Mbps, Queue: 556, Loss: 0.0005, Runs: true, Flows: []PathFlow{{RTTNs: 100 * Millisecond, Op: verbs.WRWrite}}}
-	s.DurationNs, s.WarmupNs = 4000*Millisecond, 2000*Millisecond
-	r := runPath(t, s)
-	t.Logf("%.1f of %.1f Mb/s, %.2f %% dropped", r.Total, r.PayloadMax, 100*r.Dropped)
-	require.Greater(t, r.Total, 0.95*r.PayloadMax)
-	require.Zero(t, r.Dropped)
+	for _, op := range []verbs.WROpcode{verbs.WRWrite, verbs.WRRead} {
+		s := &Path{Rate: 50 * cc.Mbps, Queue: 556, Loss: 0.0005, Runs: true, Flows: []PathFlow{{RTTNs: 100 * Millisecond, Op: op}}}
+		s.DurationNs, s.WarmupNs = 4000*Millisecond, 2000*Millisecond
+		r := runPath(t, s)
+		t.Logf("%v: %.1f of %.1f Mb/s, %.2f %% dropped", op, r.Total, r.PayloadMax, 100*r.Dropped)
+		require.Greater(t, r.Total, 0.95*r.PayloadMax)
+		require.Zero(t, r.Dropped)
+	}
+}
+
+// A window beside a short queue loses few packets whenever it has filled it, also if packets leave in runs, and each time it
+// loses some it becomes smaller.
+func TestWindowShortQueue(t *testing.T) {
+	for _, op := range []verbs.WROpcode{verbs.WRWrite, verbs.WRRead} {
+		s := &Path{Rate: 50 * cc.Mbps, Queue: 40, Runs: true, Flows: []PathFlow{{RTTNs: Millisecond, Op: op}}}
+		s.DurationNs, s.WarmupNs = 3000*Millisecond, 1000*Millisecond
+		r := runPath(t, s)
+		t.Logf("%v: %.1f of %.1f Mb/s, %.2f %% dropped", op, r.Total, r.PayloadMax, 100*r.Dropped)
+		require.Greater(t, r.Total, 0.97*r.PayloadMax)
+		require.Less(t, r.Dropped, 0.005)
+	}
 }
 
 // Flows that begin at once into a queue of 100 packets share the path, and drop next to nothing
@@ -128,21 +144,25 @@ func TestDelayStalls(t *testing.T) {
 	}
 }
 
-// Flows whose packets leave in runs share a short queue: the least window that losses leave is a few packets, of
-// which many flows have room. When it was a few runs, 16 flows had half of their packets dropped.
+// Flows whose packets leave in runs share a short queue, and drop little more than in theory, where a window loses 1.5 / W^2 of
+// its packets: 3 % with 16 flows. When windows grew by whole runs it was 8 %; when the least window was a few runs, half. Flows of
+// READ that begin while the queue is full have seen no short round trip: when each of them took its losses for those of the path,
+// that was a third.
 func TestWindowsShareInRuns(t *testing.T) {
 	seeds.Long(t)
 	for _, n := range []int{8, 16} {
 		for _, op := range []verbs.WROpcode{verbs.WRWrite, verbs.WRRead} {
-			s := &Path{Rate: 200 * cc.Mbps, Queue: 100, Runs: true, Flows: flowsOf(n, cc.Config{}, Millisecond), DurationNs: 3000 * Millisecond, WarmupNs: 1000 * Millisecond}
-			for i := range s.Flows {
-				s.Flows[i].Op = op
+			for _, apart := range []int64{0, 10 * Millisecond} {
+				s := &Path{Rate: 200 * cc.Mbps, Queue: 100, Runs: true, Flows: flowsOf(n, cc.Config{}, Millisecond), DurationNs: 3000 * Millisecond, WarmupNs: 1000 * Millisecond}
+				for i := range s.Flows {
+					s.Flows[i].Op, s.Flows[i].StartNs = op, int64(i)*apart
+				}
+				r := runPath(t, s)
+				t.Logf("%d flows, %v: %.1f of %.1f Mb/s, Jain %.3f, %.2f %% dropped", n, op, r.Total, r.PayloadMax, r.Jain, 100*r.Dropped)
+				require.Greater(t, r.Total, 0.95*r.PayloadMax)
+				require.Greater(t, r.Jain, 0.93)
+				require.Less(t, r.Dropped, 0.003*float64(n))
 			}
-			r := runPath(t, s)
-			t.Logf("%d flows, %v: %.1f of %.1f Mb/s, Jain %.3f, %.2f %% dropped", n, op, r.Total, r.PayloadMax, r.Jain, 100*r.Dropped)
-			require.Greater(t, r.Total, 0.95*r.PayloadMax)
-			require.Greater(t, r.Jain, 0.93)
-			require.Less(t, r.Dropped, 0.005*float64(n)+0.02)
 		}
 	}
 }
