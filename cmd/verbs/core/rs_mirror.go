@@ -141,10 +141,8 @@ func (m *rsMirror) sync(again C.uint32_t) {
 		return
 	}
 	var by core.Sleeper
-	if s := m.set.Load(); s != nil {
-		if t := s.last.Load(); t != nil {
-			by = t
-		}
+	if s := m.set.Load(); s != nil && s.waited.Load() {
+		by = &crew
 	}
 	have := m.s.ready(C.POLLIN, true, by) // with POLLHUP when all data is read
 	switch {                              // the end first: it makes the descriptor readable, too, with one edge

@@ -19,7 +19,7 @@ import (
 // set has then. A second thread, and a thread that waits by poll or for a set with this one in it,
 // wait for the kernel alone. While no thread is in a call here, the goroutine syncs.
 type rsSet struct {
-	last atomic.Pointer[rsThread] // that has waited for it: it will again
+	waited atomic.Bool // a thread has, and will again
 
 	mu     sync.Mutex // comes after all locks of shards
 	inside *rsThread  // it will sync what is queued
@@ -52,6 +52,7 @@ func goroce_rs_epoll(set C.int, events *C.struct_epoll_event, most C.int, thread
 		return -C.EBUSY
 	case how == C.GOROCE_RS_LEAVE:
 		s.leave()
+		t.begin()
 		return 0
 	case how != C.GOROCE_RS_SLEPT:
 		t.look()
@@ -82,8 +83,8 @@ func (s *rsSet) enter(t *rsThread) bool {
 		return false
 	}
 	s.inside = t
-	if s.last.Load() != t {
-		s.last.Store(t)
+	if !s.waited.Load() {
+		s.waited.Store(true)
 	}
 	return true
 }
