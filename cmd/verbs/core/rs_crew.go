@@ -1,22 +1,20 @@
 package main
 
 import (
+	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/goroce/goroce/internal/core"
+	"github.com/goroce/goroce/roce/rsocket"
 	"golang.org/x/sys/unix"
 )
 
-// crew is the one [rsCrew]. A shard that lends its seat lends it to all threads that wait for
-// rsockets.
-var crew rsCrew
-
-// rsCrew are the threads of the program that wait for rsockets. They sleep on the descriptors of the
-// shards that have lent their seats, and the kernel wakes one of them for each packet: that one
-// receives for all, and wakes those who have something. A thread that has something for itself
-// leaves, and owes the others nothing: the next packet wakes another one. It implements
+// rsCrew are the threads of the program that wait for rsockets of a device. They sleep on the
+// descriptors of its shards that have lent their seats, and the kernel wakes one of them for each
+// packet: that one receives for all, and wakes those who have something. A thread that has something
+// for itself leaves, and owes the others nothing: the next packet wakes another one. It implements
 // [core.Sleeper].
 type rsCrew struct {
 	mu      sync.Mutex // comes after all locks of shards
@@ -24,13 +22,51 @@ type rsCrew struct {
 	set     int                      // of epoll, with the same descriptors; 0: there is none yet
 	lenders atomic.Pointer[[]lender] // changed under mu
 	last    atomic.Int32             // thread that has received, by its number
-	coming  atomic.Int32             // are woken, and do not run yet
 }
 
-func init() { crew.lenders.Store(new([]lender)) }
+// rsCrews are those of all devices, by the device.
+var rsCrews sync.Map
 
-// join adds a thread. If it can't sleep on the descriptors of a shard, others wake it.
-func (c *rsCrew) join(t *rsThread) {
+// rsComing counts threads that are woken and do not run yet.
+var rsComing atomic.Int32
+
+// crew returns that of the device of a socket; nil if it has none yet.
+func (s *rsSocket) crew() *rsCrew {
+	if c := s.wake.crew.Load(); c != nil {
+		return c
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var at net.Addr
+	switch {
+	case s.conn != nil:
+		at = s.conn.LocalAddr()
+	case s.datagram != nil && s.datagram.conn != nil:
+		at = s.datagram.conn.LocalAddr()
+	default:
+		return nil
+	}
+	d := deviceAt(at.(rsocket.Addr).Addr())
+	if d == nil {
+		return nil
+	}
+	v, ok := rsCrews.Load(d)
+	if !ok {
+		c := new(rsCrew)
+		c.lenders.Store(new([]lender))
+		v, _ = rsCrews.LoadOrStore(d, c)
+	}
+	s.wake.crew.Store(v.(*rsCrew))
+	return v.(*rsCrew)
+}
+
+// join adds the thread that calls it. If that can't sleep on the descriptors of a shard, others wake
+// it.
+func (t *rsThread) join(c *rsCrew) {
+	if slices.Contains(t.crews, c) {
+		return
+	}
+	t.crews = append(t.crews, c)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.threads = append(c.threads, t)
@@ -39,11 +75,35 @@ func (c *rsCrew) join(t *rsThread) {
 	}
 }
 
-// leave removes a thread that has ended: it has closed its set.
-func (c *rsCrew) leave(t *rsThread) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.threads = slices.DeleteFunc(c.threads, func(o *rsThread) bool { return o == t })
+// drop forgets a thread that has ended: it has closed its set.
+func (t *rsThread) drop() {
+	t.begin()
+	for _, c := range t.crews {
+		c.mu.Lock()
+		c.threads = slices.DeleteFunc(c.threads, func(o *rsThread) bool { return o == t })
+		c.mu.Unlock()
+	}
+	rsThreads.drop(t.handle)
+}
+
+// lender returns who has lent a seat to a crew of the thread, if only one has, and how many have.
+func (t *rsThread) lender() (l core.Lender, c *rsCrew, n int) {
+	for _, o := range t.crews {
+		for _, x := range *o.lenders.Load() {
+			l, c = x.Lender, o
+			n++
+		}
+	}
+	return l, c, n
+}
+
+// glance receives what has come for those who have lent their seats.
+func (t *rsThread) glance() {
+	for _, c := range t.crews {
+		for _, l := range *c.lenders.Load() {
+			l.Glance()
+		}
+	}
 }
 
 // Thread is that of [core.Sleeper]: the last one that received.
@@ -97,12 +157,6 @@ func (c *rsCrew) Idle() bool {
 	defer c.mu.Unlock()
 	n, err := unix.Poll([]unix.PollFd{{Fd: int32(c.set), Events: unix.POLLIN}}, 0)
 	return n == 0 && err == nil
-}
-
-func (c *rsCrew) glance() {
-	for _, l := range *c.lenders.Load() {
-		l.Glance()
-	}
 }
 
 // watch has the thread sleep on more descriptors, together with others.

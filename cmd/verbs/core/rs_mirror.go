@@ -142,7 +142,10 @@ func (m *rsMirror) sync(again C.uint32_t) {
 	}
 	var by core.Sleeper
 	if s := m.set.Load(); s != nil && s.waited.Load() {
-		by = &crew
+		if c := m.s.crew(); c != nil {
+			s.has(c)
+			by = c
+		}
 	}
 	have := m.s.ready(C.POLLIN, true, by) // with POLLHUP when all data is read
 	switch {                              // the end first: it makes the descriptor readable, too, with one edge

@@ -19,11 +19,12 @@ import (
 )
 
 // rsThread is a thread of the program that waits for rsockets: in a call of Go while it looks, and
-// in the C half, by its set of epoll, while it sleeps. It is one of [rsCrew].
+// in the C half, by its set of epoll, while it sleeps.
 type rsThread struct {
 	handle uint32
 	number int32
 	shared *C.struct_goroce_rs_thread
+	crews  []*rsCrew   // of the devices of sockets that it has waited for; only the thread itself uses this
 	rung   atomic.Bool // since it began to look, there may be something
 	asleep atomic.Bool // who rings it has to wake it
 	dozes  bool        // it has set asleep; only the thread itself uses this
@@ -35,9 +36,7 @@ var rsThreads table[rsThread]
 func goroce_rs_thread(c *C.struct_goroce_rs_thread, number C.int, handle *C.goroce_handle) C.int {
 	rsThreads.each(func(t *rsThread) { // those that have ended
 		if t.ended() {
-			t.begin()
-			crew.leave(t)
-			rsThreads.drop(t.handle)
+			t.drop()
 		}
 	})
 	t := &rsThread{number: int32(number), shared: c}
@@ -45,7 +44,6 @@ func goroce_rs_thread(c *C.struct_goroce_rs_thread, number C.int, handle *C.goro
 		return eNOMEM
 	}
 	runtime.AddCleanup(t, func(c *C.struct_goroce_rs_thread) { C.free(unsafe.Pointer(c)) }, c)
-	crew.join(t)
 	*handle = C.goroce_handle(t.handle)
 	return 0
 }
@@ -71,7 +69,7 @@ func (t *rsThread) ended() bool {
 func (t *rsThread) ring() {
 	t.rung.Store(true)
 	if t.asleep.Load() && t.asleep.Swap(false) && t.hold() {
-		crew.coming.Add(1)
+		rsComing.Add(1)
 		ring(int(t.shared.event))
 		t.release()
 	}
@@ -80,7 +78,7 @@ func (t *rsThread) ring() {
 // begin begins a look, or says that there will be none.
 func (t *rsThread) begin() {
 	if t.dozes && !t.asleep.Swap(false) {
-		crew.coming.Add(-1)
+		rsComing.Add(-1)
 	}
 	t.dozes = false
 	t.rung.Store(false)
@@ -92,15 +90,15 @@ func (t *rsThread) doze(slept bool) (again bool) {
 	if t.rung.Load() {
 		return true
 	}
-	switch lenders := *crew.lenders.Load(); {
-	case crew.coming.Load() > 0 && !slept:
-	case len(lenders) == 1:
-		if crew.last.Load() != t.number {
-			crew.last.Store(t.number)
+	switch l, c, n := t.lender(); {
+	case rsComing.Load() > 0 && !slept:
+	case n == 1:
+		if c.last.Load() != t.number {
+			c.last.Store(t.number)
 		}
-		lenders[0].Await(t.enough, slept)
-	case len(lenders) > 1:
-		crew.glance()
+		l.Await(t.enough, slept)
+	case n > 1:
+		t.glance()
 	case !slept && runtime.NumCPU() > 1:
 		for start := time.Now(); !t.enough() && time.Since(start) < rsLook; {
 		}
@@ -115,7 +113,7 @@ func (t *rsThread) doze(slept bool) (again bool) {
 
 // enough reports whether to end a look: there may be something, or others need a CPU or the door.
 func (t *rsThread) enough() bool {
-	return t.rung.Load() || crew.coming.Load() > 0 || t.outside()
+	return t.rung.Load() || rsComing.Load() > 0 || t.outside()
 }
 
 // outside reports whether threads wait at the door.
@@ -125,12 +123,11 @@ func (t *rsThread) outside() bool {
 
 // look receives once for a thread that may not come to wait.
 func (t *rsThread) look() {
-	lenders := *crew.lenders.Load()
-	if len(lenders) != 1 {
-		crew.glance()
+	if l, _, n := t.lender(); n == 1 {
+		l.Await(func() bool { return true }, false)
 		return
 	}
-	lenders[0].Await(func() bool { return true }, false)
+	t.glance()
 }
 
 // rsLook is how long a thread looks without sleeping while the device's goroutine receives, as
@@ -142,20 +139,17 @@ type rsWaiters struct {
 	mu      sync.Mutex
 	threads []*rsThread
 	mirror  atomic.Pointer[rsMirror] // nil: there is none
+	crew    atomic.Pointer[rsCrew]   // see rsSocket.crew
 }
 
-// add adds a thread, and returns who receives for the socket meanwhile.
-func (w *rsWaiters) add(t *rsThread) core.Sleeper {
+// add adds a thread.
+func (w *rsWaiters) add(t *rsThread) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !slices.Contains(w.threads, t) { // a handler of a signal may have left the call that had added it
 		w.threads = slices.DeleteFunc(w.threads, func(o *rsThread) bool { return o.ended() })
 		w.threads = append(w.threads, t)
 	}
-	if w.mirror.Load() != nil {
-		return nil
-	}
-	return &crew
 }
 
 func (w *rsWaiters) remove(t *rsThread) {
@@ -187,7 +181,7 @@ func goroce_rs_poll(items *C.struct_goroce_rs_item, n C.size_t, thread C.goroce_
 	case t == nil:
 		return rsLookAll(all)
 	case how == C.GOROCE_RS_LOOK:
-		crew.glance()
+		t.glance()
 		return rsLookAll(all)
 	case how == C.GOROCE_RS_LEAVE:
 		t.leave(all)
@@ -253,7 +247,11 @@ func rsLookAt(p *C.struct_goroce_rs_item, t *rsThread) {
 	}
 	var by core.Sleeper
 	if t != nil {
-		by = s.wake.add(t) // before the look, or what comes then would wake nobody
+		s.wake.add(t) // before the look, or what comes then would wake nobody
+		if c := s.crew(); c != nil && s.wake.mirror.Load() == nil {
+			t.join(c)
+			by = c
+		}
 	}
 	p.revents = s.ready(p.events, t != nil, by) & (p.events | C.POLLERR | C.POLLHUP)
 }

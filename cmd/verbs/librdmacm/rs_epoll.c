@@ -68,8 +68,11 @@ static void leave(void *p)
 // after the timeout or with errno. So a packet wakes one of the threads that wait.
 static int sleep_nested(int own, int ms, const sigset_t *mask)
 {
-	struct epoll_event e;
+	struct epoll_event e = {0};
+	unsigned int handled = goroce_handled;
 	int r = epoll_pwait(own, &e, 1, ms, mask);
+	if (r < 0 && errno == EINTR && goroce_was_stopped(handled))
+		return 1;
 	return r <= 0 ? -1 : !e.data.u64;
 }
 
@@ -95,9 +98,10 @@ static int asleep(struct pollfd fds[2], int64_t end, bool whole, const sigset_t 
 {
 	int64_t ns = left_ns(end);
 	struct timespec left = {ns / 1000000000, ns % 1000000000};
+	bool nests = whole && ns / 1000000 < INT32_MAX && rs_nest(fds[0].fd);
 	errno = 0;
 	fds[1].revents = 0;
-	if (whole && ns / 1000000 < INT32_MAX && rs_nest(fds[0].fd))
+	if (nests)
 		return sleep_nested(fds[1].fd, end == INT64_MAX ? -1 : (int)((ns + 999999) / 1000000), mask);
 	return until_readable(fds, end == INT64_MAX ? NULL : &left, mask);
 }

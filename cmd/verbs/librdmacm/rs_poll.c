@@ -56,7 +56,10 @@ void rs_slept(int set)
 static int rs_sleep(struct pollfd *set, int timeout_ms)
 {
 	struct epoll_event e;
+	unsigned int handled = goroce_handled;
 	int r = epoll_wait(set->fd, &e, 1, timeout_ms);
+	if (r < 0 && errno == EINTR && goroce_was_stopped(handled))
+		r = 1;
 	if (r < 0 && (errno == EBADF || errno == EINVAL)) {
 		set->revents = POLLNVAL;
 		return 1;
