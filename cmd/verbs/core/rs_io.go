@@ -35,6 +35,32 @@ func goroce_rs_recv(handle C.goroce_handle, iov *C.struct_iovec, count, peek C.i
 	return e
 }
 
+//export goroce_rs_recv_wait
+func goroce_rs_recv_wait(handle C.goroce_handle, iov *C.struct_iovec, count, peek C.int, thread C.goroce_handle, how C.int, n *C.size_t) C.int {
+	t := rsThreads.get(uint32(thread))
+	if t == nil {
+		return goroce_rs_recv(handle, iov, count, peek, n)
+	}
+	item := C.struct_goroce_rs_item{socket: handle, events: C.POLLIN}
+	for slept := how == C.GOROCE_RS_SLEPT; ; {
+		t.begin()
+		e := goroce_rs_recv(handle, iov, count, peek, n)
+		if e == C.int(syscall.EAGAIN) {
+			if rsLookAt(&item, t); item.revents == 0 {
+				if !t.doze(slept) {
+					return e
+				}
+				slept = false
+			}
+			continue
+		}
+		if s := rsSockets.get(uint32(handle)); s != nil {
+			s.wake.remove(t)
+		}
+		return e
+	}
+}
+
 // ifShort returns an event if a call has moved less than it was asked to.
 func ifShort(v []C.struct_iovec, n C.size_t, event C.uint32_t) C.uint32_t {
 	for i := range v {

@@ -141,9 +141,10 @@ func (m *rsMirror) sync(again C.uint32_t) {
 		return
 	}
 	var by core.Sleeper
-	if s := m.set.Load(); s != nil {
-		if t := s.last.Load(); t != nil {
-			by = t
+	if s := m.set.Load(); s != nil && s.waited.Load() {
+		if c := m.s.crew(); c != nil {
+			s.has(c)
+			by = c
 		}
 	}
 	have := m.s.ready(C.POLLIN, true, by) // with POLLHUP when all data is read

@@ -7,6 +7,7 @@ package main
 import "C"
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -19,7 +20,8 @@ import (
 // set has then. A second thread, and a thread that waits by poll or for a set with this one in it,
 // wait for the kernel alone. While no thread is in a call here, the goroutine syncs.
 type rsSet struct {
-	last atomic.Pointer[rsThread] // that has waited for it: it will again
+	waited atomic.Bool               // a thread has, and will again
+	crews  atomic.Pointer[[]*rsCrew] // of its sockets; changed under mu
 
 	mu     sync.Mutex // comes after all locks of shards
 	inside *rsThread  // it will sync what is queued
@@ -37,7 +39,9 @@ func goroce_rs_member(handle C.goroce_handle, set C.int) C.int {
 	}
 	v, ok := rsSets.Load(set)
 	if !ok {
-		v, _ = rsSets.LoadOrStore(set, new(rsSet))
+		n := new(rsSet)
+		n.crews.Store(new([]*rsCrew))
+		v, _ = rsSets.LoadOrStore(set, n)
 	}
 	s.wake.mirror.Load().set.Store(v.(*rsSet))
 	return 0
@@ -52,8 +56,13 @@ func goroce_rs_epoll(set C.int, events *C.struct_epoll_event, most C.int, thread
 		return -C.EBUSY
 	case how == C.GOROCE_RS_LEAVE:
 		s.leave()
+		t.begin()
 		return 0
-	case how != C.GOROCE_RS_SLEPT:
+	}
+	for _, c := range *s.crews.Load() {
+		t.join(c)
+	}
+	if how != C.GOROCE_RS_SLEPT {
 		t.look()
 	}
 	for slept := how == C.GOROCE_RS_SLEPT; ; slept = false {
@@ -74,6 +83,17 @@ func goroce_rs_epoll(set C.int, events *C.struct_epoll_event, most C.int, thread
 	}
 }
 
+// has notes the crew of a socket in the set, which who waits for the set joins.
+func (s *rsSet) has(c *rsCrew) {
+	if slices.Contains(*s.crews.Load(), c) {
+		return
+	}
+	s.mu.Lock()
+	all := append(slices.Clone(*s.crews.Load()), c)
+	s.crews.Store(&all)
+	s.mu.Unlock()
+}
+
 // enter reports whether the thread may wait here.
 func (s *rsSet) enter(t *rsThread) bool {
 	s.mu.Lock()
@@ -82,8 +102,8 @@ func (s *rsSet) enter(t *rsThread) bool {
 		return false
 	}
 	s.inside = t
-	if s.last.Load() != t {
-		s.last.Store(t)
+	if !s.waited.Load() {
+		s.waited.Store(true)
 	}
 	return true
 }

@@ -16,20 +16,18 @@ import (
 	"unsafe"
 
 	"github.com/goroce/goroce/internal/core"
-	"golang.org/x/sys/unix"
 )
 
 // rsThread is a thread of the program that waits for rsockets: in a call of Go while it looks, and
-// in the C half, by its set of epoll, while it sleeps. It implements [core.Sleeper].
+// in the C half, by its set of epoll, while it sleeps.
 type rsThread struct {
-	handle      uint32
-	number      int
-	shared      *C.struct_goroce_rs_thread
-	mu          sync.Mutex               // comes after all locks of shards
-	lenders     atomic.Pointer[[]lender] // changed under mu
-	rung        atomic.Bool              // since it began to look, there may be something
-	asleep      atomic.Bool              // who rings it has to wake it
-	dozes, owed bool                     // only the thread itself uses them: it has set asleep; it is being woken
+	handle uint32
+	number int32
+	shared *C.struct_goroce_rs_thread
+	crews  []*rsCrew   // of the devices of sockets that it has waited for; only the thread itself uses this
+	rung   atomic.Bool // since it began to look, there may be something
+	asleep atomic.Bool // who rings it has to wake it
+	dozes  bool        // it has set asleep; only the thread itself uses this
 }
 
 var rsThreads table[rsThread]
@@ -38,11 +36,10 @@ var rsThreads table[rsThread]
 func goroce_rs_thread(c *C.struct_goroce_rs_thread, number C.int, handle *C.goroce_handle) C.int {
 	rsThreads.each(func(t *rsThread) { // those that have ended
 		if t.ended() {
-			rsThreads.drop(t.handle)
+			t.drop()
 		}
 	})
-	t := &rsThread{shared: c, number: int(number)}
-	t.lenders.Store(new([]lender))
+	t := &rsThread{number: int32(number), shared: c}
 	if t.handle = rsThreads.put(t); t.handle == 0 {
 		return eNOMEM
 	}
@@ -68,104 +65,42 @@ func (t *rsThread) ended() bool {
 	return (*atomic.Int32)(unsafe.Pointer(&t.shared.gone)).Load() == 2
 }
 
-// Thread is that of [core.Sleeper].
-func (t *rsThread) Thread() int { return t.number }
-
-// Inside is that of [core.Sleeper].
-func (t *rsThread) Inside() bool { return true }
-
-// Watch is that of [core.Sleeper].
-func (t *rsThread) Watch(l core.Lender, fds []int) bool {
-	if !t.hold() {
-		return false
-	}
-	defer t.release()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !watch(int(t.shared.set), fds) {
-		return false
-	}
-	all := append(slices.Clone(*t.lenders.Load()), lender{l, fds})
-	t.lenders.Store(&all)
-	return true
-}
-
-// watch puts descriptors into a set, all or none.
-func watch(set int, fds []int) bool {
-	for i, fd := range fds {
-		if unix.EpollCtl(set, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN}) != nil {
-			unwatch(set, fds[:i])
-			return false
-		}
-	}
-	return true
-}
-
-func unwatch(set int, fds []int) {
-	for _, fd := range fds {
-		_ = unix.EpollCtl(set, unix.EPOLL_CTL_DEL, fd, nil)
-	}
-}
-
-// Forget undoes Watch. A thread that has ended has closed its set.
-func (t *rsThread) Forget(l core.Lender) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	all := slices.Clone(*t.lenders.Load())
-	i := slices.IndexFunc(all, func(x lender) bool { return x.Lender == l })
-	if i < 0 {
-		return
-	}
-	if t.hold() {
-		unwatch(int(t.shared.set), all[i].fds)
-		t.release()
-	}
-	all = slices.Delete(all, i, i+1)
-	t.lenders.Store(&all)
-}
-
-// Idle is that of [core.Sleeper].
-func (t *rsThread) Idle() bool {
-	if !t.hold() {
-		return false
-	}
-	defer t.release()
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(t.shared.set), Events: unix.POLLIN}}, 0)
-	return n == 0 && err == nil
-}
-
 // ring tells the thread to look. It is called with the lock of a device held, too.
 func (t *rsThread) ring() {
 	t.rung.Store(true)
 	if t.asleep.Load() && t.asleep.Swap(false) && t.hold() {
+		rsComing.Add(1)
 		ring(int(t.shared.event))
 		t.release()
 	}
 }
 
-// begin begins a look. Who has woken the thread may not have written yet, and then it is woken once more for
-// nothing: nobody is to wait here for a goroutine.
+// begin begins a look, or says that there will be none.
 func (t *rsThread) begin() {
-	t.owed = t.owed || t.dozes && !t.asleep.Swap(false)
-	if t.owed {
-		var b [8]byte
-		_, err := unix.Read(int(t.shared.event), b[:])
-		t.owed = err == unix.EAGAIN
+	if t.dozes && !t.asleep.Swap(false) {
+		rsComing.Add(-1)
 	}
 	t.dozes = false
 	t.rung.Store(false)
 }
 
 // doze comes after a look that has found nothing. It receives, if a shard has lent its seat to the
-// thread, and reports whether to look again; if not, the thread is to sleep.
+// crew, and reports whether to look again; if not, the thread is to sleep.
 func (t *rsThread) doze(slept bool) (again bool) {
-	switch lenders := *t.lenders.Load(); {
-	case len(lenders) == 1:
-		lenders[0].Await(t.rung.Load, slept)
-	case len(lenders) > 1:
+	if t.rung.Load() {
+		return true
+	}
+	switch l, c, n := t.lender(); {
+	case rsComing.Load() > 0 && !slept:
+	case n == 1:
+		if c.last.Load() != t.number {
+			c.last.Store(t.number)
+		}
+		l.Await(t.enough, slept)
+	case n > 1:
 		t.glance()
 	case !slept && runtime.NumCPU() > 1:
-		for start := time.Now(); !t.rung.Load() && time.Since(start) < rsLook; {
+		for start := time.Now(); !t.enough() && time.Since(start) < rsLook; {
 		}
 	}
 	if t.rung.Load() {
@@ -176,21 +111,23 @@ func (t *rsThread) doze(slept bool) (again bool) {
 	return t.rung.Load()
 }
 
-func (t *rsThread) glance() {
-	for _, l := range *t.lenders.Load() {
-		l.Glance()
-	}
+// enough reports whether to end a look: there may be something, or others need a CPU or the door.
+func (t *rsThread) enough() bool {
+	return t.rung.Load() || rsComing.Load() > 0 || t.outside()
+}
+
+// outside reports whether threads wait at the door.
+func (t *rsThread) outside() bool {
+	return (*atomic.Int32)(unsafe.Pointer(t.shared.outside)).Load() > 0
 }
 
 // look receives once for a thread that may not come to wait.
 func (t *rsThread) look() {
-	lenders := *t.lenders.Load()
-	if len(lenders) != 1 {
-		t.glance()
+	if l, _, n := t.lender(); n == 1 {
+		l.Await(func() bool { return true }, false)
 		return
 	}
-	looked := false
-	lenders[0].Await(func() (was bool) { was, looked = looked, true; return was }, false)
+	t.glance()
 }
 
 // rsLook is how long a thread looks without sleeping while the device's goroutine receives, as
@@ -202,20 +139,17 @@ type rsWaiters struct {
 	mu      sync.Mutex
 	threads []*rsThread
 	mirror  atomic.Pointer[rsMirror] // nil: there is none
+	crew    atomic.Pointer[rsCrew]   // see rsSocket.crew
 }
 
-// add adds a thread, and returns it if nobody else waits.
-func (w *rsWaiters) add(t *rsThread) (sole core.Sleeper) {
+// add adds a thread.
+func (w *rsWaiters) add(t *rsThread) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !slices.Contains(w.threads, t) { // a handler of a signal may have left the call that had added it
 		w.threads = slices.DeleteFunc(w.threads, func(o *rsThread) bool { return o.ended() })
 		w.threads = append(w.threads, t)
 	}
-	if len(w.threads) == 1 && w.mirror.Load() == nil {
-		return t
-	}
-	return nil
 }
 
 func (w *rsWaiters) remove(t *rsThread) {
@@ -251,6 +185,7 @@ func goroce_rs_poll(items *C.struct_goroce_rs_item, n C.size_t, thread C.goroce_
 		return rsLookAll(all)
 	case how == C.GOROCE_RS_LEAVE:
 		t.leave(all)
+		t.begin()
 		return 0
 	}
 	return t.await(all, how == C.GOROCE_RS_SLEPT)
@@ -312,7 +247,11 @@ func rsLookAt(p *C.struct_goroce_rs_item, t *rsThread) {
 	}
 	var by core.Sleeper
 	if t != nil {
-		by = s.wake.add(t) // before the look, or what comes then would wake nobody
+		s.wake.add(t) // before the look, or what comes then would wake nobody
+		if c := s.crew(); c != nil && s.wake.mirror.Load() == nil {
+			t.join(c)
+			by = c
+		}
 	}
 	p.revents = s.ready(p.events, t != nil, by) & (p.events | C.POLLERR | C.POLLHUP)
 }

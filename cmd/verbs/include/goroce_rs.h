@@ -31,10 +31,11 @@ struct goroce_rs_item {
 };
 
 /* A thread. set is a set of epoll with an eventfd, event, in it. The thread closes both when it ends: gone is 1 then, and 2 when
- * nobody uses them any more. */
+ * nobody uses them any more. outside points to how many threads wait until they can call the Go half. */
 struct goroce_rs_thread {
 	int32_t gone, users;
 	int set, event;
+	const int32_t *outside;
 };
 
 enum goroce_rs_option {
@@ -63,6 +64,8 @@ struct goroce_rs {
 	int (*connected)(goroce_handle socket);
 	/* recv: *n is 0 at the end of the data. */
 	int (*recv)(goroce_handle socket, const struct iovec *iov, int count, int peek, size_t *n);
+	/* recv_wait waits as poll does: EAGAIN tells the thread to sleep. */
+	int (*recv_wait)(goroce_handle socket, const struct iovec *iov, int count, int peek, goroce_handle thread, int how, size_t *n);
 	int (*send)(goroce_handle socket, const struct iovec *iov, int count, size_t *n);
 	/* thread makes a thread known that is to wait. t is on the heap, and the Go half's to free. */
 	int (*thread)(struct goroce_rs_thread *t, int number, goroce_handle *thread);

@@ -45,6 +45,10 @@ void goroce_meet(void);
 /* While goroce_busy is not 0 handlers of signals of this thread wait, and are counted in goroce_late. goroce_catch_up runs them. */
 extern __thread volatile int goroce_busy __attribute__((tls_model("initial-exec")));
 extern __thread volatile uint64_t goroce_late __attribute__((tls_model("initial-exec")));
+
+/* goroce_handled counts handlers that this thread has called; goroce_was_stopped reports whether EINTR had another reason since then. */
+extern __thread volatile unsigned int goroce_handled __attribute__((tls_model("initial-exec")));
+extern bool goroce_was_stopped(unsigned int handled);
 void goroce_catch_up(void);
 static inline int goroce_left(int result)
 {

@@ -152,6 +152,8 @@ static struct sigaction handlers[NSIG]; // under shared.lock
 EXPORT __thread volatile int goroce_busy __attribute__((tls_model("initial-exec")));
 EXPORT __thread volatile uint64_t goroce_late __attribute__((tls_model("initial-exec"))); // the signals that wait, blocked
 
+EXPORT __thread volatile unsigned int goroce_handled __attribute__((tls_model("initial-exec")));
+
 static void on_signal(int sig, siginfo_t *info, void *context)
 {
 	int saved = errno;
@@ -162,6 +164,7 @@ static void on_signal(int sig, siginfo_t *info, void *context)
 		errno = saved;
 		return;
 	}
+	goroce_handled++;
 	sigset_t old;
 	lock(&old);
 	struct sigaction a = handlers[sig];
@@ -406,10 +409,24 @@ static bool interposed(void)
 	static atomic_int known; // 1: no, 2: yes
 	int k = atomic_load(&known);
 	if (!k) {
-		k = hooked || dlsym(RTLD_DEFAULT, "sigaction") == (void *)sigaction ? 2 : 1;
+		Dl_info found, here; // "sigaction" here is what the lookup finds, too
+		void *f = dlsym(RTLD_DEFAULT, "sigaction");
+		k = hooked || (f && dladdr(f, &found) && dladdr(&shared, &here) && found.dli_fbase == here.dli_fbase) ? 2 : 1;
 		atomic_store(&known, k);
 	}
 	return k == 2;
+}
+
+// epoll_wait ends with EINTR also when the process was stopped and goes on, as for a debugger: no call of a socket does. Handlers past this
+// library are not counted: it may have been one of them.
+EXPORT bool goroce_was_stopped(unsigned int handled)
+{
+	for (int sig = 1; sig < NSIG && !interposed(); sig++) {
+		struct sigaction a;
+		if (fault_index(sig) < 0 && !libc_sigaction()(sig, NULL, &a) && catches(&a) && !(a.sa_flags & SA_SIGINFO && a.sa_sigaction == on_signal))
+			return false;
+	}
+	return goroce_handled == handled;
 }
 
 void shim_check_signals(void)

@@ -1,5 +1,5 @@
 // Getting at the Go half, which libibverbs has loaded or loads now.
-#include "cm.h"
+#include "rs.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -91,6 +91,7 @@ static void in_child(void)
 		cm = NULL;
 		rs = NULL;
 		tried = false;
+		rs_reopen();
 	}
 	after_fork();
 }

@@ -42,7 +42,25 @@ void rs_note_bound(struct rs *s); /* after it has got an address */
 int rs_new(goroce_handle handle, int domain, int type, struct rs **made); /* the descriptor, or -1 with errno */
 int64_t rs_now_us(void); /* on a clock that nobody sets */
 goroce_handle rs_thread(int *set); /* this thread, and the set of epoll by which it sleeps; 0 with errno */
+void rs_slept(int set); /* comes after a poll of the set: a ring makes one edge */
+bool rs_nest(int set);  /* has the program's set in the thread's, and no other one; -1: none. It may be impossible */
 void rs_thread_lost(void);	       /* the set is closed */
+
+/*
+ * rs_door.c: the queue of threads before the Go half. There each of two that want the same lock would cost some system calls, as would more
+ * threads than Go has processors: who has called keeps one until another one takes it. So calls that wait, send and receive are made
+ * one after the other. It is only a queue: who has waited for long comes in as well.
+ */
+void rs_enter(void);
+void rs_leave(void);
+const int32_t *rs_outside(void); /* how many wait */
+void rs_reopen(void);		 /* in the child of a fork */
+#define RS_QUEUED(name, ...) (goroce_busy++, rs_enter(), goroce_left(rs_left(rs->name(__VA_ARGS__))))
+static inline int rs_left(int result)
+{
+	rs_leave();
+	return result;
+}
 
 /* rs_socket.c */
 int rs_check_addr(const struct sockaddr *addr, socklen_t len); /* refuses what is no address, or a part of one */
@@ -59,6 +77,8 @@ ssize_t rs_recv_datagram(struct rs *s, const struct iovec *iov, int count, int f
 
 /* rs_poll.c: waits for one of the events, of poll or GOROCE_RS_DRAINED, of one socket; 0, or -1 with errno */
 int rs_await(struct rs *s, uint32_t events, int timeout_ms);
+/* rs_await_recv receives what there is, and waits for it: 0 or an errno, EAGAIN after SO_RCVTIMEO */
+int rs_await_recv(struct rs *s, const struct iovec *iov, int count, int peek, size_t *n);
 
 /* rs_mirror.c */
 struct rs_mirror rs_mirror_take(struct rs *s);
@@ -67,6 +87,7 @@ void rs_mirror_close(struct rs_mirror m); /* after the descriptor of the socket 
 /* rs_epoll.c */
 bool rs_is_set(int fd);	       /* reports whether a descriptor is a set of epoll */
 void rs_has_members(int set); /* notes that a socket is in a set */
+void rs_has_none(int set);    /* the number is a new set's */
 
 static inline bool rs_nonblocking(struct rs *s) { return atomic_load(&s->flags) & O_NONBLOCK; }
 

@@ -38,6 +38,12 @@ void rs_has_members(int set)
 		atomic_store(&had[set], goroce_generation() + 1);
 }
 
+void rs_has_none(int set)
+{
+	if (set >= 0 && set < NUMBERS)
+		atomic_store(&had[set], 0);
+}
+
 EXPORT int goroce_rs_has(int set) { return set >= 0 && set < NUMBERS && atomic_load(&had[set]) == goroce_generation() + 1; }
 
 static int64_t now_ns(void)
@@ -55,24 +61,59 @@ struct waiting {
 static void leave(void *p)
 {
 	struct waiting *w = p;
-	RS(epoll, w->set, NULL, 0, w->thread, GOROCE_RS_LEAVE);
+	RS_QUEUED(epoll, w->set, NULL, 0, w->thread, GOROCE_RS_LEAVE);
 }
 
-// until_readable sleeps until one of the sets is: 1 if it is the thread's own, 0 if it is the program's, -1 after the timeout or with errno.
-static int until_readable(struct pollfd fds[2], struct waiting *w, int64_t end, const sigset_t *mask)
+// sleep_nested sleeps until the thread's set, with the program's in it, has something: 1 if it is the thread's own, 0 if it is the program's, -1
+// after the timeout or with errno. So a packet wakes one of the threads that wait.
+static int sleep_nested(int own, int ms, const sigset_t *mask)
 {
-	int64_t ns = end == INT64_MAX ? 0 : end - now_ns();
-	if (ns < 0)
-		ns = 0;
-	struct timespec left = {ns / 1000000000, ns % 1000000000};
-	int r;
-	errno = 0;
-	pthread_cleanup_push(leave, w);
-	r = ppoll(fds, 2, end == INT64_MAX ? NULL : &left, mask);
-	pthread_cleanup_pop(0);
+	struct epoll_event e = {0};
+	unsigned int handled = goroce_handled;
+	int r = epoll_pwait(own, &e, 1, ms, mask);
+	if (r < 0 && errno == EINTR && goroce_was_stopped(handled))
+		return 1;
+	return r <= 0 ? -1 : !e.data.u64;
+}
+
+// until_readable is sleep_nested without nesting, for sets that cannot be nested and timeouts that are no milliseconds.
+static int until_readable(struct pollfd fds[2], const struct timespec *left, const sigset_t *mask)
+{
+	int r = ppoll(fds, 2, left, mask);
 	if (r <= 0)
 		return -1;
-	return fds[1].revents != 0;
+	if (!fds[1].revents)
+		return 0;
+	rs_slept(fds[1].fd);
+	return 1;
+}
+
+static int64_t left_ns(int64_t end)
+{
+	int64_t ns = end == INT64_MAX ? 0 : end - now_ns();
+	return ns > 0 ? ns : 0;
+}
+
+static int asleep(struct pollfd fds[2], int64_t end, bool whole, const sigset_t *mask)
+{
+	int64_t ns = left_ns(end);
+	struct timespec left = {ns / 1000000000, ns % 1000000000};
+	bool nests = whole && ns / 1000000 < INT32_MAX && rs_nest(fds[0].fd);
+	errno = 0;
+	fds[1].revents = 0;
+	if (nests)
+		return sleep_nested(fds[1].fd, end == INT64_MAX ? -1 : (int)((ns + 999999) / 1000000), mask);
+	return until_readable(fds, end == INT64_MAX ? NULL : &left, mask);
+}
+
+// until_something sleeps until one of the sets has something. The thread may be cancelled meanwhile.
+static int until_something(struct pollfd fds[2], struct waiting *w, int64_t end, bool whole, const sigset_t *mask)
+{
+	int r;
+	pthread_cleanup_push(leave, w);
+	r = asleep(fds, end, whole, mask);
+	pthread_cleanup_pop(0);
+	return r;
 }
 
 EXPORT int goroce_rs_epoll(int set, struct epoll_event *events, int most, const struct timespec *timeout, const sigset_t *mask)
@@ -86,7 +127,8 @@ EXPORT int goroce_rs_epoll(int set, struct epoll_event *events, int most, const 
 	int n = -EBUSY;
 	while (w.thread) {
 		goroce_busy++;
-		n = rs->epoll(set, events, most, w.thread, how);
+		rs_enter();
+		n = rs_left(rs->epoll(set, events, most, w.thread, how));
 		bool interrupted = goroce_late;
 		goroce_left(0);
 		if (n || how == GOROCE_RS_LOOK)
@@ -94,7 +136,15 @@ EXPORT int goroce_rs_epoll(int set, struct epoll_event *events, int most, const 
 		int own = -1;
 		errno = EINTR;
 		if (!interrupted)
-			own = until_readable(fds, &w, end, mask);
+			own = until_something(fds, &w, end, !timeout || !(timeout->tv_nsec % 1000000), mask);
+		if (own < 0 && (errno == EBADF || errno == EINVAL)) { // the program has closed it
+			leave(&w);
+			rs_thread_lost();
+			w.thread = rs_thread(&fds[1].fd);
+			how = GOROCE_RS_AWAIT;
+			n = -EBUSY;
+			continue;
+		}
 		if (own < 0) {
 			int e = errno;
 			leave(&w);

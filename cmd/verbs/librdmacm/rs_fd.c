@@ -175,11 +175,24 @@ static void end_thread(void *t) { leave_thread(t, true); }
 
 static void make_key(void) { pthread_key_create(&key, end_thread); }
 
+static __thread int nested = -1; // the program's set in ours
+
+bool rs_nest(int set)
+{
+	struct epoll_event e = {.events = EPOLLIN, .data.u64 = 1};
+	if (nested >= 0 && nested != set)
+		syscall(SYS_epoll_ctl, self->set, EPOLL_CTL_DEL, nested, &e);
+	nested = set;
+	return set < 0 || !syscall(SYS_epoll_ctl, self->set, EPOLL_CTL_ADD, set, &e) || errno == EEXIST; // it may be a new one of the same number
+}
+
 static int open_thread(struct goroce_rs_thread *t)
 {
 	t->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	t->set = epoll_create1(EPOLL_CLOEXEC);
-	struct epoll_event e = {.events = EPOLLIN};
+	struct epoll_event e = {.events = EPOLLIN | EPOLLET};
+	nested = -1;
+	rs_has_none(t->set);
 	if (t->event >= 0 && t->set >= 0 && !syscall(SYS_epoll_ctl, t->set, EPOLL_CTL_ADD, t->event, &e) &&
 	    !(errno = RS(thread, t, gettid(), &self_handle)))
 		return 0;
@@ -203,6 +216,8 @@ goroce_handle rs_thread(int *set)
 		if (self)
 			leave_thread(self, true);
 		struct goroce_rs_thread *t = calloc(1, sizeof *t);
+		if (t)
+			t->outside = rs_outside();
 		int e = t ? open_thread(t) : ENOMEM;
 		if (e) {
 			free(t);

@@ -31,8 +31,8 @@ static int step(const struct transfer *t, size_t *n)
 {
 	goroce_handle h = atomic_load(&t->s->handle);
 	if (t->receive)
-		return RS(recv, h, t->iov, t->count, t->flags & MSG_PEEK, n);
-	return RS(send, h, t->iov, t->count, n);
+		return RS_QUEUED(recv, h, t->iov, t->count, t->flags & MSG_PEEK, n);
+	return RS_QUEUED(send, h, t->iov, t->count, n);
 }
 
 int rs_await_io(struct rs *s, bool receive)
@@ -54,8 +54,8 @@ static ssize_t run(struct transfer *t)
 	advance(&t->iov, &t->count, 0);
 	while (t->count) {
 		size_t n = 0;
-		int e = step(t, &n);
-		if (e == EAGAIN && wait) {
+		int e = wait && t->receive ? rs_await_recv(t->s, t->iov, t->count, t->flags & MSG_PEEK, &n) : step(t, &n);
+		if (e == EAGAIN && wait && !t->receive) {
 			if (!rs_await_io(t->s, t->receive))
 				continue;
 			e = errno;

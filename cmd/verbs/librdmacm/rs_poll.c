@@ -1,6 +1,7 @@
 // Waiting for rsockets, and for other descriptors at the same time.
 #include "rs.h"
 
+#include <sys/epoll.h>
 #include <time.h>
 
 int64_t rs_now_us(void)
@@ -19,18 +20,57 @@ static int left_ms(int64_t start, int timeout_ms)
 	return left > 0 ? (int)left : 0;
 }
 
-// ask calls the Go half. A handler of a signal that has run meanwhile interrupts who was about to sleep.
-static int ask(struct goroce_rs_item *items, size_t n, goroce_handle thread, int how, bool *interrupted)
+// waiting is what a thread waits for: sockets, or what can be received.
+struct waiting {
+	struct goroce_rs_item *items;
+	size_t n;
+	const struct iovec *iov; // NULL: for the sockets
+	int count, peek, result;
+	size_t *received;
+};
+
+// ask calls the Go half, and returns 0 if the thread is to sleep. A handler of a signal that has run meanwhile interrupts who was about to sleep.
+static int ask(struct waiting *w, goroce_handle thread, int how, bool *interrupted)
 {
 	goroce_busy++;
-	int found = rs->poll(items, n, thread, how);
+	rs_enter();
+	int found;
+	if (w->iov)
+		found = (w->result = rs->recv_wait(w->items->socket, w->iov, w->count, w->peek, thread, how, w->received)) != EAGAIN;
+	else
+		found = rs->poll(w->items, w->n, thread, how);
+	rs_leave();
 	*interrupted = goroce_late;
 	return goroce_left(found);
 }
 
-// wait_for waits until one of the sockets, or of other descriptors, has something. others, of n, have room for one more. It returns how many sockets have; 0 after the
+static void leave(struct waiting *w, goroce_handle thread) { RS_QUEUED(poll, w->items, w->n, thread, GOROCE_RS_LEAVE); }
+
+void rs_slept(int set)
+{
+	struct epoll_event e;
+	epoll_wait(set, &e, 1, 0);
+}
+
+// rs_sleep is poll of the thread's own set. Of the threads that sleep in epoll_wait a packet wakes one.
+static int rs_sleep(struct pollfd *set, int timeout_ms)
+{
+	struct epoll_event e;
+	unsigned int handled = goroce_handled;
+	int r = epoll_wait(set->fd, &e, 1, timeout_ms);
+	if (r < 0 && errno == EINTR && goroce_was_stopped(handled))
+		r = 1;
+	if (r < 0 && (errno == EBADF || errno == EINVAL)) {
+		set->revents = POLLNVAL;
+		return 1;
+	}
+	set->revents = POLLIN;
+	return r;
+}
+
+// wait_for waits until there is something to find, or other descriptors have something. others, of count, have room for one more. It returns how many sockets have; 0 after the
 // timeout, or for others; -1 with errno.
-static int wait_for(struct goroce_rs_item *items, size_t n, struct pollfd *others, nfds_t count, int64_t start, int timeout_ms)
+static int wait_for(struct waiting *w, struct pollfd *others, nfds_t count, int64_t start, int timeout_ms)
 {
 	goroce_handle thread = rs_thread(&others[count].fd);
 	if (!thread)
@@ -38,24 +78,27 @@ static int wait_for(struct goroce_rs_item *items, size_t n, struct pollfd *other
 	others[count].events = POLLIN;
 	for (int how = GOROCE_RS_AWAIT;; how = GOROCE_RS_SLEPT) {
 		bool interrupted;
-		int found = ask(items, n, thread, how, &interrupted);
+		int found = ask(w, thread, how, &interrupted);
 		if (found)
 			return found;
 		int r = -1, e = EINTR;
 		if (!interrupted) {
-			r = poll(others, count + 1, left_ms(start, timeout_ms));
+			rs_nest(-1);
+			r = count ? poll(others, count + 1, left_ms(start, timeout_ms)) : rs_sleep(others, left_ms(start, timeout_ms));
 			e = errno;
+			if (count && r > 0)
+				rs_slept(others[count].fd);
 		}
 		if (r == 1 && others[count].revents == POLLIN)
 			continue;
 		if (r > 0 && others[count].revents & POLLNVAL) { // the program has closed it
-			RS(poll, items, n, thread, GOROCE_RS_LEAVE);
+			leave(w, thread);
 			rs_thread_lost();
 			if (!(thread = rs_thread(&others[count].fd)))
 				return -1;
 			continue;
 		}
-		RS(poll, items, n, thread, GOROCE_RS_LEAVE);
+		leave(w, thread);
 		errno = e;
 		return r < 0 ? -1 : 0;
 	}
@@ -64,8 +107,9 @@ static int wait_for(struct goroce_rs_item *items, size_t n, struct pollfd *other
 int rs_await(struct rs *s, uint32_t events, int timeout_ms)
 {
 	struct goroce_rs_item item = {.socket = atomic_load(&s->handle), .events = events};
+	struct waiting w = {.items = &item, .n = 1};
 	struct pollfd set;
-	int found = wait_for(&item, 1, &set, 0, rs_now_us(), timeout_ms);
+	int found = wait_for(&w, &set, 0, rs_now_us(), timeout_ms);
 	if (found > 0 && item.revents & POLLNVAL)
 		errno = EBADF;
 	else if (found > 0)
@@ -73,6 +117,19 @@ int rs_await(struct rs *s, uint32_t events, int timeout_ms)
 	else if (!found)
 		errno = ETIMEDOUT;
 	return -1;
+}
+
+int rs_await_recv(struct rs *s, const struct iovec *iov, int count, int peek, size_t *n)
+{
+	struct goroce_rs_item item = {.socket = atomic_load(&s->handle)};
+	struct waiting w = {.items = &item, .n = 1, .iov = iov, .count = count, .peek = peek, .received = n};
+	struct pollfd set;
+	if (!rs_thread(&set.fd)) {
+		int e = errno, r = RS(recv, item.socket, iov, count, peek, n);
+		return r == EAGAIN ? e : r;
+	}
+	int found = wait_for(&w, &set, 0, s->rcv_ms ? rs_now_us() : 0, s->rcv_ms ? s->rcv_ms : -1);
+	return found > 0 ? w.result : found ? errno : EAGAIN;
 }
 
 // events_of returns what poll's events are for a socket. Urgent data does not exist.
@@ -103,12 +160,13 @@ static int poll_all(struct pollfd *fds, nfds_t n, struct goroce_rs_item *items, 
 	int ready = sockets < n ? poll(others, n, 0) : 0;
 	if (ready < 0)
 		return -1;
+	struct waiting w = {.items = items, .n = sockets};
 	int found = 0, set;
 	if (ready || !timeout) {
 		bool ignored;
-		found = ask(items, sockets, rs_thread(&set), GOROCE_RS_LOOK, &ignored);
+		found = ask(&w, rs_thread(&set), GOROCE_RS_LOOK, &ignored);
 	} else {
-		found = wait_for(items, sockets, others, n, start, timeout);
+		found = wait_for(&w, others, n, start, timeout);
 		if (found < 0)
 			return -1;
 		if (sockets < n && (ready = poll(others, n, 0)) < 0)

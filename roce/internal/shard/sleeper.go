@@ -47,6 +47,9 @@ func (s *Signal) ofThread() bool { return s != nil && s.sleeper != nil }
 // returns reports whether such a thread goes back to its program to wait, which may go on posting.
 func (s *Signal) returns() bool { return s.ofThread() && !s.sleeper.Inside() }
 
+// inside reports whether such threads wait in a call that receives: one of them may be at it.
+func (s *Signal) inside() bool { return s.ofThread() && s.sleeper.Inside() }
+
 // mayReceive reports whether who waits for a signal can have the seat. A thread then sleeps on the
 // sockets already. rxMu and the lock are held.
 func (s *Shard) mayReceive(sig *Signal) bool {
@@ -131,8 +134,8 @@ func (s *Shard) Glance() {
 // the seat.
 func (s *Shard) enter() bool {
 	for tries := 1; !s.rxMu.TryLock(); tries++ {
-		if !s.Lent() {
-			return false
+		if heir := s.heir.Load(); heir == nil || heir.inside() {
+			return false // who receives wakes the thread
 		}
 		if s.machine.Gosched(); tries%PollYield == 0 {
 			s.machine.Nap(standbyNs)
@@ -159,7 +162,7 @@ func (s *Shard) Await(done func() bool, slept bool) {
 	} else {
 		s.pace.begin(now)
 	}
-	for look := slept || s.pace.looks(s.spin) || s.pace.shares(s.spin) && s.shareCPU(); look && s.Lent() && !s.Closed() && !done(); {
+	for look := slept || s.pace.looks(s.spin) || s.pace.shares(s.spin) && s.shareCPU(); look && s.Lent() && !s.Closed(); {
 		s.letRun(now)
 		s.keeper.polls.Add(1)
 		busy, err := s.progress(s.expectReply)
@@ -169,7 +172,7 @@ func (s *Shard) Await(done func() bool, slept bool) {
 			s.takeOver() // it meets the error again
 			return
 		}
-		if done() {
+		if s.received < rxBatch && done() { // what is left of a full batch wakes nobody
 			return
 		}
 		if !busy && !s.shareCPU() {

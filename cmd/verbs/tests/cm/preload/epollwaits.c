@@ -298,7 +298,7 @@ static void interrupted(int ep, int fd)
 	int before = alarms;
 	CHECK(epoll_pwait(ep, &e, 1, 60, &alarm) == 0); /* it waits for the end of the call */
 	alarm_in(0);
-	CHECK(alarms == before + 1);
+	CHECK(alarms > before);
 	OK(pthread_sigmask(SIG_BLOCK, &alarm, NULL));
 }
 

@@ -1,0 +1,194 @@
+package main
+
+import (
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/goroce/goroce/internal/core"
+	"github.com/goroce/goroce/roce/rsocket"
+	"golang.org/x/sys/unix"
+)
+
+// rsCrew are the threads of the program that wait for rsockets of a device. They sleep on the
+// descriptors of its shards that have lent their seats, and the kernel wakes one of them for each
+// packet: that one receives for all, and wakes those who have something. A thread that has something
+// for itself leaves, and owes the others nothing: the next packet wakes another one. It implements
+// [core.Sleeper].
+type rsCrew struct {
+	mu      sync.Mutex // comes after all locks of shards
+	threads []*rsThread
+	set     int                      // of epoll, with the same descriptors; 0: there is none yet
+	lenders atomic.Pointer[[]lender] // changed under mu
+	last    atomic.Int32             // thread that has received, by its number
+}
+
+// rsCrews are those of all devices, by the device.
+var rsCrews sync.Map
+
+// rsComing counts threads that are woken and do not run yet.
+var rsComing atomic.Int32
+
+// crew returns that of the device of a socket; nil if it has none yet.
+func (s *rsSocket) crew() *rsCrew {
+	if c := s.wake.crew.Load(); c != nil {
+		return c
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var at net.Addr
+	switch {
+	case s.conn != nil:
+		at = s.conn.LocalAddr()
+	case s.datagram != nil && s.datagram.conn != nil:
+		at = s.datagram.conn.LocalAddr()
+	default:
+		return nil
+	}
+	d := deviceAt(at.(rsocket.Addr).Addr())
+	if d == nil {
+		return nil
+	}
+	v, ok := rsCrews.Load(d)
+	if !ok {
+		c := new(rsCrew)
+		c.lenders.Store(new([]lender))
+		v, _ = rsCrews.LoadOrStore(d, c)
+	}
+	s.wake.crew.Store(v.(*rsCrew))
+	return v.(*rsCrew)
+}
+
+// join adds the thread that calls it. If that can't sleep on the descriptors of a shard, others wake
+// it.
+func (t *rsThread) join(c *rsCrew) {
+	if slices.Contains(t.crews, c) {
+		return
+	}
+	t.crews = append(t.crews, c)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.threads = append(c.threads, t)
+	for _, l := range *c.lenders.Load() {
+		t.watch(l.fds)
+	}
+}
+
+// drop forgets a thread that has ended: it has closed its set.
+func (t *rsThread) drop() {
+	t.begin()
+	for _, c := range t.crews {
+		c.mu.Lock()
+		c.threads = slices.DeleteFunc(c.threads, func(o *rsThread) bool { return o == t })
+		c.mu.Unlock()
+	}
+	rsThreads.drop(t.handle)
+}
+
+// lender returns who has lent a seat to a crew of the thread, if only one has, and how many have.
+func (t *rsThread) lender() (l core.Lender, c *rsCrew, n int) {
+	for _, o := range t.crews {
+		for _, x := range *o.lenders.Load() {
+			l, c = x.Lender, o
+			n++
+		}
+	}
+	return l, c, n
+}
+
+// glance receives what has come for those who have lent their seats.
+func (t *rsThread) glance() {
+	for _, c := range t.crews {
+		for _, l := range *c.lenders.Load() {
+			l.Glance()
+		}
+	}
+}
+
+// Thread is that of [core.Sleeper]: the last one that received.
+func (c *rsCrew) Thread() int { return int(c.last.Load()) }
+
+// Inside is that of [core.Sleeper].
+func (c *rsCrew) Inside() bool { return true }
+
+// Watch is that of [core.Sleeper].
+func (c *rsCrew) Watch(l core.Lender, fds []int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.set == 0 {
+		set, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+		if err != nil {
+			return false
+		}
+		c.set = set
+	}
+	if !watch(c.set, fds) {
+		return false
+	}
+	for _, t := range c.threads {
+		t.watch(fds)
+	}
+	all := append(slices.Clone(*c.lenders.Load()), lender{l, fds})
+	c.lenders.Store(&all)
+	return true
+}
+
+// Forget undoes Watch.
+func (c *rsCrew) Forget(l core.Lender) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := slices.Clone(*c.lenders.Load())
+	i := slices.IndexFunc(all, func(x lender) bool { return x.Lender == l })
+	if i < 0 {
+		return
+	}
+	unwatch(c.set, all[i].fds)
+	for _, t := range c.threads {
+		t.unwatch(all[i].fds)
+	}
+	all = slices.Delete(all, i, i+1)
+	c.lenders.Store(&all)
+}
+
+// Idle is that of [core.Sleeper].
+func (c *rsCrew) Idle() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(c.set), Events: unix.POLLIN}}, 0)
+	return n == 0 && err == nil
+}
+
+// watch has the thread sleep on more descriptors, together with others.
+func (t *rsThread) watch(fds []int) {
+	if t.hold() {
+		watch(int(t.shared.set), fds)
+		t.release()
+	}
+}
+
+func (t *rsThread) unwatch(fds []int) {
+	if t.hold() {
+		unwatch(int(t.shared.set), fds)
+		t.release()
+	}
+}
+
+// watch puts descriptors into a set, all or none. Of threads that sleep on the same in epoll_wait
+// the kernel wakes one.
+func watch(set int, fds []int) bool {
+	for i, fd := range fds {
+		e := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLEXCLUSIVE}
+		if unix.EpollCtl(set, unix.EPOLL_CTL_ADD, fd, &e) != nil {
+			unwatch(set, fds[:i])
+			return false
+		}
+	}
+	return true
+}
+
+func unwatch(set int, fds []int) {
+	for _, fd := range fds {
+		_ = unix.EpollCtl(set, unix.EPOLL_CTL_DEL, fd, nil)
+	}
+}
