@@ -68,8 +68,11 @@ func (t *rsThread) ended() bool {
 // ring tells the thread to look. It is called with the lock of a device held, too.
 func (t *rsThread) ring() {
 	t.rung.Store(true)
-	if t.asleep.Load() && t.asleep.Swap(false) && t.hold() {
-		rsComing.Add(1)
+	if !t.asleep.Load() || !t.asleep.Swap(false) {
+		return
+	}
+	rsComing.Add(1)
+	if t.hold() {
 		ring(int(t.shared.event))
 		t.release()
 	}
@@ -84,8 +87,9 @@ func (t *rsThread) begin() {
 	t.rung.Store(false)
 }
 
-// doze comes after a look that has found nothing. It receives, if a shard has lent its seat to the
-// crew, and reports whether to look again; if not, the thread is to sleep.
+// doze comes after a look that has found nothing. It receives, if a shard has lent its seat to a
+// crew of the thread, unless one that was woken needs the CPU more: the thread sleeps on what comes.
+// doze reports whether to look again; if not, the thread is to sleep.
 func (t *rsThread) doze(slept bool) (again bool) {
 	if t.rung.Load() {
 		return true
