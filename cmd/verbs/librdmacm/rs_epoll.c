@@ -56,12 +56,33 @@ static int64_t now_ns(void)
 struct waiting {
 	int set;
 	goroce_handle thread;
+	const sigset_t *mask; // while the thread sleeps; NULL: as it is
+	sigset_t was;
 };
+
+// What the mask blocks is blocked from the first look on, as if it was the kernel that looked.
+static void mask(struct waiting *w)
+{
+	if (w->mask)
+		pthread_sigmask(SIG_BLOCK, w->mask, &w->was);
+}
+
+static void unmask(struct waiting *w)
+{
+	if (w->mask)
+		pthread_sigmask(SIG_SETMASK, &w->was, NULL);
+}
 
 static void leave(void *p)
 {
 	struct waiting *w = p;
 	RS_QUEUED(epoll, w->set, NULL, 0, w->thread, GOROCE_RS_LEAVE);
+}
+
+static void cancelled(void *p)
+{
+	leave(p);
+	unmask(p);
 }
 
 // sleep_nested sleeps until the thread's set, with the program's in it, has something: 1 if it is the thread's own, 0 if it is the program's, -1
@@ -107,28 +128,29 @@ static int asleep(struct pollfd fds[2], int64_t end, bool whole, const sigset_t 
 }
 
 // until_something sleeps until one of the sets has something. The thread may be cancelled meanwhile.
-static int until_something(struct pollfd fds[2], struct waiting *w, int64_t end, bool whole, const sigset_t *mask)
+static int until_something(struct pollfd fds[2], struct waiting *w, int64_t end, bool whole)
 {
 	int r;
-	pthread_cleanup_push(leave, w);
-	r = asleep(fds, end, whole, mask);
+	pthread_cleanup_push(cancelled, w);
+	r = asleep(fds, end, whole, w->mask);
 	pthread_cleanup_pop(0);
 	return r;
 }
 
-EXPORT int goroce_rs_epoll(int set, struct epoll_event *events, int most, const struct timespec *timeout, const sigset_t *mask)
+static int wait_for(struct waiting *w, struct epoll_event *events, int most, const struct timespec *timeout)
 {
+	int set = w->set;
 	struct pollfd fds[2] = {{.fd = set, .events = POLLIN}, {.events = POLLIN}};
-	struct waiting w = {set, rs_thread(&fds[1].fd)};
+	w->thread = rs_thread(&fds[1].fd);
 	int64_t end = INT64_MAX;
 	if (timeout && timeout->tv_sec < INT32_MAX)
 		end = now_ns() + timeout->tv_sec * INT64_C(1000000000) + timeout->tv_nsec;
 	int how = timeout && !timeout->tv_sec && !timeout->tv_nsec ? GOROCE_RS_LOOK : GOROCE_RS_AWAIT;
 	int n = -EBUSY;
-	while (w.thread) {
+	while (w->thread) {
 		goroce_busy++;
 		rs_enter();
-		n = rs_left(rs->epoll(set, events, most, w.thread, how));
+		n = rs_left(rs->epoll(set, events, most, w->thread, how));
 		bool interrupted = goroce_late;
 		goroce_left(0);
 		if (n || how == GOROCE_RS_LOOK)
@@ -136,31 +158,41 @@ EXPORT int goroce_rs_epoll(int set, struct epoll_event *events, int most, const 
 		int own = -1;
 		errno = EINTR;
 		if (!interrupted)
-			own = until_something(fds, &w, end, !timeout || !(timeout->tv_nsec % 1000000), mask);
+			own = until_something(fds, w, end, !timeout || !(timeout->tv_nsec % 1000000));
 		if (own < 0 && (errno == EBADF || errno == EINVAL)) { // the program has closed it
-			leave(&w);
+			leave(w);
 			rs_thread_lost();
-			w.thread = rs_thread(&fds[1].fd);
+			w->thread = rs_thread(&fds[1].fd);
 			how = GOROCE_RS_AWAIT;
 			n = -EBUSY;
 			continue;
 		}
 		if (own < 0) {
 			int e = errno;
-			leave(&w);
+			leave(w);
 			errno = e;
 			return e ? -1 : 0;
 		}
 		how = own ? GOROCE_RS_SLEPT : GOROCE_RS_AWAIT;
 		if (own && fds[1].revents & POLLNVAL) { // the program has closed it
-			leave(&w);
+			leave(w);
 			rs_thread_lost();
-			w.thread = rs_thread(&fds[1].fd);
+			w->thread = rs_thread(&fds[1].fd);
 			how = GOROCE_RS_AWAIT;
 			n = -EBUSY;
 		}
 	}
 	return n < 0 ? cm_result(-n) : n;
+}
+
+EXPORT int goroce_rs_epoll(int set, struct epoll_event *events, int most, const struct timespec *timeout, const sigset_t *during)
+{
+	struct waiting w = {.set = set, .mask = during};
+	mask(&w);
+	int n = wait_for(&w, events, most, timeout), e = errno;
+	unmask(&w);
+	errno = e;
+	return n;
 }
 
 bool rs_is_set(int fd)
