@@ -3,8 +3,9 @@ package shard
 import "github.com/goroce/goroce/internal/core"
 
 // This file lends the seat to a thread of a program in another language, or to several, which sleeps
-// until a descriptor can be read, in whatever call: see lease. That descriptor stands for the sockets, too,
-// while the thread has the seat. So a packet wakes the thread, and its next call receives.
+// until a descriptor can be read, in whatever call: see lease. That descriptor stands for the
+// sockets, too, while the thread has the seat. So a packet wakes the thread, and its next call
+// receives.
 //
 // Nobody knows whether the thread sleeps there or does something else. So a lease ends when the
 // thread has not looked for a period, whatever the reason, and an idle process has no ticks. It was
