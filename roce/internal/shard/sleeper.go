@@ -2,7 +2,7 @@ package shard
 
 import "github.com/goroce/goroce/internal/core"
 
-// This file lends the seat to a thread of a program in another language, or to several, which sleeps
+// This file lends the seat to a thread of a program in another language, or to several. It sleeps
 // until a descriptor can be read, in whatever call: see lease. That descriptor stands for the
 // sockets, too, while the thread has the seat. So a packet wakes the thread, and its next call
 // receives.
