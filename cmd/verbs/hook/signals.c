@@ -1,6 +1,7 @@
 /*
- * sigaction for programs that load libibverbs.so.1 by dlopen: the sigaction of that library is not found in place of
- * libc's then, as it is in a program that is linked with it. What it is for: libibverbs/signals.c.
+ * sigaction for programs that load libibverbs.so.1 by dlopen, or by librspreload.so, which has this file, too: the
+ * sigaction of that library is not found in place of libc's then, as it is in a program that is linked with it. What it
+ * is for: libibverbs/signals.c.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

@@ -417,8 +417,8 @@ static bool interposed(void)
 	return k == 2;
 }
 
-// epoll_wait ends with EINTR also when the process was stopped and goes on, as for a debugger: no call of a socket does. Handlers past this
-// library are not counted: it may have been one of them.
+// epoll_wait ends with EINTR also when the process was stopped and goes on, as for a debugger: no call
+// of a socket does. Handlers past this library are not counted: it may have been one of them.
 EXPORT bool goroce_was_stopped(unsigned int handled)
 {
 	for (int sig = 1; sig < NSIG && !interposed(); sig++) {

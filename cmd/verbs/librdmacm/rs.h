@@ -47,9 +47,10 @@ bool rs_nest(int set);  /* has the program's set in the thread's, and no other o
 void rs_thread_lost(void);	       /* the set is closed */
 
 /*
- * rs_door.c: the queue of threads before the Go half. There each of two that want the same lock would cost some system calls, as would more
- * threads than Go has processors: who has called keeps one until another one takes it. So calls that wait, send and receive are made
- * one after the other. It is only a queue: who has waited for long comes in as well.
+ * rs_door.c: the queue of threads before the Go half. There each of two that want the same lock would
+ * cost some system calls, as would more threads than Go has processors: who has called keeps one
+ * until another one takes it. So calls that wait, send and receive are made one after the other. It
+ * is only a queue: who has waited for long comes in as well.
  */
 void rs_enter(void);
 void rs_leave(void);

@@ -12,8 +12,8 @@ const int32_t *rs_outside(void) { return (const int32_t *)&outside; }
 
 static bool take(void) { return !atomic_load_explicit(&taken, memory_order_relaxed) && !atomic_exchange(&taken, true); }
 
-// Who waits lets others run, and does not sleep: a call takes a few microseconds, and to wake a thread takes as long. A handler of a signal
-// that waits for the call ends this.
+// Who waits lets others run, and does not sleep: a call takes a few microseconds, and to wake a thread
+// takes as long. A handler of a signal that waits for the call ends this.
 void rs_enter(void)
 {
 	if (take())

@@ -85,8 +85,9 @@ static void cancelled(void *p)
 	unmask(p);
 }
 
-// sleep_nested sleeps until the thread's set, with the program's in it, has something: 1 if it is the thread's own, 0 if it is the program's, -1
-// after the timeout or with errno. So a packet wakes one of the threads that wait.
+// sleep_nested sleeps until the thread's set, with the program's in it, has something: 1 if it is the
+// thread's own, 0 if it is the program's, -1 after the timeout or with errno. So a packet wakes one
+// of the threads that wait.
 static int sleep_nested(int own, int ms, const sigset_t *mask)
 {
 	struct epoll_event e = {0};
@@ -97,7 +98,8 @@ static int sleep_nested(int own, int ms, const sigset_t *mask)
 	return r <= 0 ? -1 : !e.data.u64;
 }
 
-// until_readable is sleep_nested without nesting, for sets that cannot be nested and timeouts that are no milliseconds.
+// until_readable is sleep_nested without nesting, for sets that cannot be nested and timeouts that
+// are no milliseconds.
 static int until_readable(struct pollfd fds[2], const struct timespec *left, const sigset_t *mask)
 {
 	int r = ppoll(fds, 2, left, mask);

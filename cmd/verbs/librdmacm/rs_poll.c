@@ -29,7 +29,8 @@ struct waiting {
 	size_t *received;
 };
 
-// ask calls the Go half, and returns 0 if the thread is to sleep. A handler of a signal that has run meanwhile interrupts who was about to sleep.
+// ask calls the Go half, and returns 0 if the thread is to sleep. A handler of a signal that has run
+// meanwhile interrupts who was about to sleep.
 static int ask(struct waiting *w, goroce_handle thread, int how, bool *interrupted)
 {
 	goroce_busy++;
@@ -68,8 +69,9 @@ static int rs_sleep(struct pollfd *set, int timeout_ms)
 	return r;
 }
 
-// wait_for waits until there is something to find, or other descriptors have something. others, of count, have room for one more. It returns how many sockets have; 0 after the
-// timeout, or for others; -1 with errno.
+// wait_for waits until there is something to find, or other descriptors have something. others, of
+// count, have room for one more. It returns how many sockets have; 0 after the timeout, or for
+// others; -1 with errno.
 static int wait_for(struct waiting *w, struct pollfd *others, nfds_t count, int64_t start, int timeout_ms)
 {
 	goroce_handle thread = rs_thread(&others[count].fd);
