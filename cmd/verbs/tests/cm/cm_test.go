@@ -87,6 +87,7 @@ func TestPreload(t *testing.T) {
 	t.Run("rdma", func(t *testing.T) { run(t, libs, preload, exe) })
 	t.Run("epoll", func(t *testing.T) { run(t, libs, preload, compile(t, "preload/epoll.c")) })
 	t.Run("who waits by epoll", func(t *testing.T) { run(t, libs, preload, compile(t, "preload/epollwaits.c")) })
+	t.Run("handlers after dlopen", func(t *testing.T) { run(t, libs, nil, cprog.Compile(t, "preload/dlopened.c", "-ldl")) })
 	t.Run("handlers", func(t *testing.T) { run(t, libs, preload, cprog.Compile(t, "preload/handlers.c")) })
 	t.Run("a program that starts another one", func(t *testing.T) { // it has no LD_LIBRARY_PATH yet, as "roce run"
 		cmd := exec.Command("true")
