@@ -56,7 +56,8 @@ const (
 	defaultRNRRetry = 7
 	defaultHopLimit = 64
 
-	// defaultMinRNRTimer is 0.64 ms. Code 0, which many programs leave in place, is 655 ms.
+	// defaultMinRNRTimer is 0.64 ms, where the peer tries for ever. Where it counts, that would use
+	// up its tries before a thread that has to post a receive gets the CPU.
 	defaultMinRNRTimer ib.RNRCode = 12
 
 	// maxRdAtomic is the most READs and atomics outstanding on a connection.
