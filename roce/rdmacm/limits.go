@@ -56,8 +56,7 @@ const (
 	defaultRNRRetry = 7
 	defaultHopLimit = 64
 
-	// defaultMinRNRTimer is 0.64 ms, where the peer tries for ever. Where it counts, that would use
-	// up its tries before a thread that has to post a receive gets the CPU.
+	// defaultMinRNRTimer is 0.64 ms. A peer that counts its tries gets 655 ms, as from a kernel.
 	defaultMinRNRTimer ib.RNRCode = 12
 
 	// maxRdAtomic is the most READs and atomics outstanding on a connection.

@@ -44,8 +44,7 @@ type ConnParam struct {
 	// Parameters that librdmacm lacks; 0 is the default.
 
 	AckTimeout ib.TimeoutCode // of both ends, proposed by Connect: 16, 268 ms
-	// MinRNRTimer is how long this side asks the peer to wait when it has no receive posted: 12, 0.64 ms,
-	// if the peer tries for ever. Otherwise 0, which is 655 ms, as kernels have it: a count of 5 is 3 s.
+	// Of a peer that finds no receive posted here: 0.64 ms if it tries for ever, else 0, 655 ms.
 	MinRNRTimer ib.RNRCode
 	MTU         ib.MTU // path MTU, proposed by Connect: the port's
 	// Access is what the peer may do; 0 is WRITE, plus READ, atomics and FLUSH of either kind if
