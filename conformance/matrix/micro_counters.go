@@ -209,7 +209,7 @@ func (x *trial) oneRNR() error {
 	return err
 }
 
-// seenFaults is what the wire has seen of them: what reached the one who is to count it.
+// seenFaults is what the wire has seen of them: what reached the side that is to count it.
 type seenFaults struct {
 	seqNAKs, rnrNAKs, ahead, duplicates, impliedNAKs, damaged, marked, cnps int
 }

@@ -323,7 +323,7 @@ run for programs in C (64 B). A rule without a row that it makes 10 % better is 
 | polling again for longer after a miss (attention.proof) | 0 | 0 | | ib_write_lat beside two: 70 and 395 us in place of 42 and 52 |
 | no relief for a thread that lacks a CPU (putOff) | 0 | 0 | | ucx_perftest beside four: 1,600 us in place of 172, when it was made |
 | standby | 0 | 0 | | none: it bounds how long a packet waits that a program in C does not take |
-| a longer lease after mistakes; ACKs waiting less often in vain | 0 | 0 | | none: they bound what a program loses that works on each message |
+| a longer lease after mistakes; ACKs waiting less often for no answer | 0 | 0 | | none: they bound what a program loses that works on each message |
 | no lease while messages are posted behind others (lease.posted) | 0 | 0 | | four streams as before; others not measured |
 
 What is gone, since no row was worse by 10 %:
@@ -334,7 +334,7 @@ What is gone, since no row was worse by 10 %:
 | threads that get less than a twelfth of a CPU leave receiving and sending to the goroutine (starved) | ib_send_lat beside 12 busy loops: 0.4 and 4.3 ms, and with it 0.4 and 4.5; beside 30, and others' work, 300 messages were done in 18 s, and with it not in 25; by itself neither was done in 12 |
 | letting others run whatever it costs after a packet woke a goroutine | a server that computes: READ 15,401 requests/s in place of 11,022 |
 | looking for longer on a slow machine | emulated guests needed it: send_lat -e 2171 us in place of 810; looks are counted in turns since |
-| looking less after others took much of the time; learning whether giving way is worth it; fewer looks for a program in C after some in vain | nothing |
+| looking less after others took much of the time; learning whether giving way is worth it; fewer looks for a program in C after some that found nothing | nothing |
 
 What was tried and is not in:
 
