@@ -63,12 +63,12 @@ var lineBudgets = map[string]int{
 	"roce/analyse":        9000,
 	"roce/internal/shard": 3482,
 	"roce/internal/slots": 2256,
-	"roce/link":           18375,
-	"cmd/internal":        25675,
+	"roce/link":           18357,
+	"cmd/internal":        25671,
 	"cmd/verbs":           6460,
-	"conformance":         36124,
-	"bench":               23045,
-	"internal":            3400,
+	"conformance":         35981,
+	"bench":               23021,
+	"internal":            3388,
 	"bench/apps":          8935,
 }
 
