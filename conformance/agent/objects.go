@@ -251,7 +251,8 @@ func (s *session) waitCQ() error {
 }
 
 func (s *session) srq() error {
-	pd, a := object[*verbs.PD](s, "pd"), verbs.SRQAttr{MaxWR: s.size("max_wr", 0), MaxSGE: s.size("max_sge", 1), Limit: s.size("limit", 0)}
+	pd := object[*verbs.PD](s, "pd")
+	a := verbs.SRQAttr{MaxWR: s.size("max_wr", 0), MaxSGE: s.size("max_sge", 1), Limit: s.size("limit", 0)}
 	if s.bad != nil {
 		return s.bad
 	}

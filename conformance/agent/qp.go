@@ -18,14 +18,15 @@ func (s *session) qp() error {
 	srq := optional[*verbs.SRQ](s, "srq")
 	sendWR, recvWR, inline := s.num("max_send_wr", 64), s.num("max_recv_wr", 64), s.num("max_inline", 0)
 	caps := verbs.QPCaps{
-		MaxSendWR: clampInt(sendWR), MaxRecvWR: clampInt(recvWR), MaxSendSGE: s.size("max_send_sge", 4), MaxRecvSGE: s.size("max_recv_sge", 4),
-		MaxInline: clampInt(inline),
+		MaxSendWR: clampInt(sendWR), MaxRecvWR: clampInt(recvWR), MaxInline: clampInt(inline),
+		MaxSendSGE: s.size("max_send_sge", 4), MaxRecvSGE: s.size("max_recv_sge", 4),
 	}
-	sigAll := s.num("sig_all", 0) != 0
+	a := verbs.QPInitAttr{Type: kind, SRQ: srq, Caps: caps, SigAll: s.num("sig_all", 0) != 0}
 	if s.bad != nil {
 		return s.bad
 	}
-	qp, err := pd.CreateQP(verbs.QPInitAttr{Type: kind, SendCQ: send.CQ, RecvCQ: recv.CQ, SRQ: srq, Caps: caps, SigAll: sigAll})
+	a.SendCQ, a.RecvCQ = send.CQ, recv.CQ
+	qp, err := pd.CreateQP(a)
 	if err := s.add(qp, err); err != nil {
 		return err
 	}

@@ -75,7 +75,8 @@ func (s *session) postSend() error {
 // bind reads what a work request binds.
 func (s *session) bind(rkey, length uint64) verbs.BindMW {
 	b := verbs.BindMW{
-		MW: object[*verbs.MW](s, "mw"), MR: object[*verbs.MR](s, "mr"), NewRKey: ib.RKey(rkey), Length: length, Access: verbs.Access(s.num("access", 0)),
+		MW: object[*verbs.MW](s, "mw"), MR: object[*verbs.MR](s, "mr"),
+		NewRKey: ib.RKey(rkey), Length: length, Access: verbs.Access(s.num("access", 0)),
 	}
 	if off := s.num("off", 0); b.MR != nil {
 		b.Addr = b.MR.Addr() + off

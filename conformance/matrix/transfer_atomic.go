@@ -56,6 +56,7 @@ func (c *conn) atomicWrite() {
 	peer.Must(c.rsp.arena.Fill(atomicOff-guard, 8+2*guard, seed+1, 0))
 	var v [8]byte
 	peer.FillPattern(v[:], seed, 0)
-	c.carryOut(peer.SendWR{ID: seed, Op: peer.OpAtomicWrite, Value: v, RemoteAddr: c.rsp.arena.Addr() + atomicOff, RKey: c.rsp.arena.RKey()}, 0)
+	dst := c.rsp.arena
+	c.carryOut(peer.SendWR{ID: seed, Op: peer.OpAtomicWrite, Value: v, RemoteAddr: dst.Addr() + atomicOff, RKey: dst.RKey()}, 0)
 	peer.Must(verify(c.rsp.arena, atomicOff, 8, seed))
 }

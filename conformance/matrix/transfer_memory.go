@@ -17,7 +17,9 @@ func (c *conn) write(op peer.Opcode, size int) {
 		peer.Must(c.sq.PostRecv(peer.RecvWR{ID: seed}))
 	}
 	imm := 0xabcd0000 + uint32(size)
-	c.carryOut(peer.SendWR{ID: seed, Op: op, SGL: sgl(src, dataOff, size), Imm: imm, RemoteAddr: dst.Addr() + dataOff, RKey: dst.RKey()}, size)
+	c.carryOut(peer.SendWR{
+		ID: seed, Op: op, SGL: sgl(src, dataOff, size), Imm: imm, RemoteAddr: dst.Addr() + dataOff, RKey: dst.RKey(),
+	}, size)
 	if marker {
 		c.carryOut(peer.SendWR{ID: seed + 1, Op: peer.OpSend}, 0)
 	}
@@ -40,7 +42,9 @@ func (c *conn) read(size int) {
 	seed := c.nextSeed()
 	src, dst := c.rsp.arena, c.req.arena
 	peer.Must(place(src, dst, dataOff, size, seed))
-	c.carryOut(peer.SendWR{ID: seed, Op: peer.OpRead, SGL: sgl(dst, dataOff, size), RemoteAddr: src.Addr() + dataOff, RKey: src.RKey()}, size)
+	c.carryOut(peer.SendWR{
+		ID: seed, Op: peer.OpRead, SGL: sgl(dst, dataOff, size), RemoteAddr: src.Addr() + dataOff, RKey: src.RKey(),
+	}, size)
 	peer.Must(verify(dst, dataOff, size, seed))
 }
 
@@ -51,7 +55,8 @@ func (c *conn) flush(size int) {
 	const wholeRegion = 1
 	for sel := 0; sel <= wholeRegion; sel++ {
 		wr := peer.SendWR{
-			ID: c.nextSeed(), Op: peer.OpFlush, FlushLen: size, FlushPLT: 1, FlushSEL: sel, RemoteAddr: c.rsp.arena.Addr() + dataOff, RKey: c.rsp.arena.RKey(),
+			ID: c.nextSeed(), Op: peer.OpFlush, FlushLen: size, FlushPLT: 1, FlushSEL: sel,
+			RemoteAddr: c.rsp.arena.Addr() + dataOff, RKey: c.rsp.arena.RKey(),
 		}
 		if err := peer.Steps(func() { c.carryOut(wr, 0) }); err != nil {
 			peer.Must(fmt.Errorf("selectivity %d: %w", sel, err))

@@ -79,7 +79,9 @@ func setPortSpaceNumber(s string) error {
 }
 
 // open opens the device and resolves the addresses.
-func (o *nodeOptions) open(ctx context.Context, name string, env *tool.Env, remote string) (r nodeRun, local, peer netip.Addr, err error) {
+func (o *nodeOptions) open(
+	ctx context.Context, name string, env *tool.Env, remote string,
+) (r nodeRun, local, peer netip.Addr, err error) {
 	if local, err = lookup(ctx, o.bind); err != nil {
 		return r, local, peer, err
 	}
