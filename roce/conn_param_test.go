@@ -3,6 +3,7 @@ package roce
 import (
 	"testing"
 
+	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/internal/rocetest"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/goroce/goroce/roce/rdmacm"
@@ -73,6 +74,19 @@ func TestConnParamsNegotiated(t *testing.T) {
 	require.Equal(t, []int{2, 4, 4, 2, 20}, []int{
 		int(a.MaxRdAtomic), int(a.MaxDestRdAtomic), int(a.RetryCnt), int(a.RNRRetry), int(a.MinRNRTimer),
 	}, "server")
+}
+
+// A peer that counts its tries waits as long for each as kernels let it: it gives up later than a busy
+// machine runs the thread that posts the receive.
+func TestConnFewRNRRetries(t *testing.T) {
+	few := rdmacm.DefaultConnParam()
+	few.RNRRetryCount = 5
+	c, s, _ := connPairWith(t, &few, nil)
+	for want, conn := range map[ib.RNRCode]*Conn{0: c, 12: s} {
+		a, _, err := conn.QP().Query()
+		require.NoError(t, err)
+		require.Equal(t, want, a.MinRNRTimer)
+	}
 }
 
 // A side that serves no READs is not asked for any: the call fails, and does not

@@ -13,15 +13,6 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/roce"
-	"github.com/goroce/goroce/roce/rsocket"
-)
-
-// What a load goes by.
-const (
-	ByTCP     = "TCP"
-	ByRSocket = "rsocket"
-	ByConn    = "roce.Conn"
-	ByRead    = "READ" // of the server's memory, over a roce.Conn
 )
 
 // LoadArgs say what clients do on a number of connections.
@@ -62,57 +53,30 @@ type client interface {
 }
 
 // ServeLoad serves one.
-func (n *Node) ServeLoad(a LoadArgs, at *netip.AddrPort) error {
-	to := netip.AddrPortFrom(a.Addr, 0)
+func (n *Node) ServeLoad(a LoadArgs, at *netip.AddrPort) (err error) {
 	n.load.regions.Store(0)
-	switch a.By {
-	case ByConn, ByRead:
-		lc := roce.ListenConfig{ConnConfig: roce.ConnConfig{Device: n.dev}}
-		l, err := lc.ListenAddr(to)
-		if err != nil {
-			return err
-		}
-		n.load.serving = append(n.load.serving, l)
-		*at = l.Addr()
+	var open io.Closer
+	if a.By == ByConn || a.By == ByRead {
 		serve := answerMessages
 		if a.By == ByRead || a.Size == 0 {
 			serve = n.shareMemory
 		}
-		go func() { _ = l.Serve(context.Background(), serve) }() // until it is closed
-		return nil
+		open, *at, err = n.serveConns(a.Addr, serve)
+	} else {
+		var l net.Listener
+		serve := swallow
+		if a.Size > 0 {
+			serve = func(c net.Conn) { answerStream(c, a.Size) }
+		}
+		if l, *at, err = n.listen(a.By, a.Addr); err == nil {
+			go serveStreams(l, serve)
+		}
+		open = l
 	}
-	var l net.Listener
-	switch a.By {
-	case ByTCP:
-		t, err := net.Listen("tcp", to.String())
-		if err != nil {
-			return err
-		}
-		l, *at = t, t.Addr().(*net.TCPAddr).AddrPort()
-	case ByRSocket:
-		r, err := (&rsocket.ListenConfig{Device: n.dev}).ListenAddr(to)
-		if err != nil {
-			return err
-		}
-		l, *at = r, r.Addr().(rsocket.Addr).AddrPort
-	default:
-		return fmt.Errorf("no load goes by %q", a.By)
+	if err == nil {
+		n.load.serving = append(n.load.serving, open)
 	}
-	n.load.serving = append(n.load.serving, l)
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			if a.Size > 0 {
-				go answerStream(c, a.Size)
-			} else {
-				go swallow(c)
-			}
-		}
-	}()
-	return nil
+	return err
 }
 
 // shareMemory lets the peer read and write memory of its own, until it goes.
@@ -150,15 +114,11 @@ func (n *Node) OpenLoad(a LoadArgs, _ *struct{}) error {
 
 func (n *Node) dialLoad(ctx context.Context, a *LoadArgs) (client, error) {
 	switch a.By {
-	case ByTCP:
-		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", a.At.String())
-		return streamClient{streamAsker{c}}, err
-	case ByRSocket:
-		c, err := (&rsocket.Dialer{Device: n.dev}).DialAddr(ctx, a.At)
+	case ByTCP, ByRSocket:
+		c, err := n.dial(ctx, a.By, a.At)
 		return streamClient{streamAsker{c}}, err
 	case ByConn, ByRead:
-		d := roce.Dialer{ConnConfig: roce.ConnConfig{Device: n.dev}}
-		c, err := d.DialAddr(ctx, a.At)
+		c, err := n.dialConn(ctx, a.At)
 		if err != nil || a.By == ByConn && a.Size > 0 {
 			return connClient{connAsker: connAsker{c}}, err
 		}

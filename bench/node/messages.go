@@ -19,33 +19,21 @@ type asker interface {
 }
 
 // serveMessages answers requests at an address.
-func (n *Node) serveMessages(a SocketArgs) (netip.AddrPort, error) {
-	to := netip.AddrPortFrom(a.Addr, 0)
+func (n *Node) serveMessages(a SocketArgs) (at netip.AddrPort, err error) {
+	var open io.Closer
 	if a.RSocket {
-		lc := roce.ListenConfig{ConnConfig: roce.ConnConfig{Device: n.dev}}
-		l, err := lc.ListenAddr(to)
-		if err != nil {
-			return netip.AddrPort{}, err
+		open, at, err = n.serveConns(a.Addr, answerMessages)
+	} else {
+		var l net.Listener
+		if l, at, err = n.listen(ByTCP, a.Addr); err == nil {
+			go serveStreams(l, func(c net.Conn) { answerStream(c, answerBytes) })
 		}
-		n.sockets.serving = append(n.sockets.serving, l)
-		go func() { _ = l.Serve(context.Background(), answerMessages) }() // until it is closed
-		return l.Addr(), nil
+		open = l
 	}
-	l, err := net.Listen("tcp", to.String())
-	if err != nil {
-		return netip.AddrPort{}, err
+	if err == nil {
+		n.sockets.serving = append(n.sockets.serving, open)
 	}
-	n.sockets.serving = append(n.sockets.serving, l)
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go answerStream(c, answerBytes)
-		}
-	}()
-	return l.Addr().(*net.TCPAddr).AddrPort(), nil
+	return at, err
 }
 
 func answerMessages(ctx context.Context, c *roce.Conn) error {
@@ -77,11 +65,10 @@ func answerStream(c net.Conn, size int) {
 // dialMessages connects for requests.
 func (n *Node) dialMessages(ctx context.Context, at Sockets) (asker, error) {
 	if at.RSocket {
-		d := roce.Dialer{ConnConfig: roce.ConnConfig{Device: n.dev}}
-		c, err := d.DialAddr(ctx, at.Messages)
+		c, err := n.dialConn(ctx, at.Messages)
 		return connAsker{c}, err
 	}
-	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", at.Messages.String())
+	c, err := n.dial(ctx, ByTCP, at.Messages)
 	return streamAsker{c}, err
 }
 

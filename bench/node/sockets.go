@@ -12,8 +12,6 @@ import (
 	"net/netip"
 	"sync"
 	"time"
-
-	"github.com/goroce/goroce/roce/rsocket"
 )
 
 // Sockets are where a node serves the same things by rsocket or by TCP.
@@ -48,42 +46,19 @@ type sockets struct {
 
 // ServeSockets serves HTTP and streams at an address, by TCP or on the device.
 func (n *Node) ServeSockets(a SocketArgs, at *Sockets) error {
-	listen := func() (net.Listener, netip.AddrPort, error) {
-		to := netip.AddrPortFrom(a.Addr, 0)
-		if a.RSocket {
-			l, err := (&rsocket.ListenConfig{Device: n.dev}).ListenAddr(to)
-			if err != nil {
-				return nil, netip.AddrPort{}, err
-			}
-			return l, l.Addr().(rsocket.Addr).AddrPort, nil
-		}
-		l, err := net.Listen("tcp", to.String())
-		if err != nil {
-			return nil, netip.AddrPort{}, err
-		}
-		return l, l.Addr().(*net.TCPAddr).AddrPort(), nil
-	}
 	web, stream := net.Listener(nil), net.Listener(nil)
 	var err error
-	if web, at.HTTP, err = listen(); err != nil {
+	if web, at.HTTP, err = n.listen(streamsBy(a.RSocket), a.Addr); err != nil {
 		return err
 	}
 	s := &http.Server{Handler: n.handler()}
 	n.sockets.serving = append(n.sockets.serving, s)
 	go func() { _ = s.Serve(web) }() // until it is closed
-	if stream, at.Stream, err = listen(); err != nil {
+	if stream, at.Stream, err = n.listen(streamsBy(a.RSocket), a.Addr); err != nil {
 		return err
 	}
 	n.sockets.serving = append(n.sockets.serving, stream)
-	go func() {
-		for {
-			c, err := stream.Accept()
-			if err != nil {
-				return
-			}
-			go sink(c)
-		}
-	}()
+	go serveStreams(stream, sink)
 	at.RSocket = a.RSocket
 	at.Messages, err = n.serveMessages(a)
 	return err
@@ -93,6 +68,13 @@ func (n *Node) ServeSockets(a SocketArgs, at *Sockets) error {
 type SocketArgs struct {
 	RSocket bool
 	Addr    netip.Addr
+}
+
+func streamsBy(rsocket bool) string {
+	if rsocket {
+		return ByRSocket
+	}
+	return ByTCP
 }
 
 func (n *Node) handler() http.Handler {
@@ -132,13 +114,7 @@ type UseArgs struct {
 
 // UseSockets connects, and uses each connection for a moment.
 func (n *Node) UseSockets(a UseArgs, _ *struct{}) error {
-	dial := func(ctx context.Context, at netip.AddrPort) (net.Conn, error) {
-		if a.At.RSocket {
-			return (&rsocket.Dialer{Device: n.dev}).DialAddr(ctx, at)
-		}
-		return (&net.Dialer{}).DialContext(ctx, "tcp", at.String())
-	}
-	u := &n.sockets
+	u, by := &n.sockets, streamsBy(a.At.RSocket)
 	if a.Messages {
 		return n.openAskers(a)
 	}
@@ -146,7 +122,7 @@ func (n *Node) UseSockets(a UseArgs, _ *struct{}) error {
 		ctx, cancel := context.WithTimeout(context.Background(), giveUp)
 		defer cancel()
 		var err error
-		if u.stream, err = dial(ctx, a.At.Stream); err != nil {
+		if u.stream, err = n.dial(ctx, by, a.At.Stream); err != nil {
 			return err
 		}
 		return n.RunSockets(UseArgs{}, new(SocketReply))
@@ -161,7 +137,7 @@ func (n *Node) UseSockets(a UseArgs, _ *struct{}) error {
 	return each(u.clients, func(c **http.Client) error {
 		*c = &http.Client{Timeout: giveUp, Transport: &http.Transport{
 			DisableCompression: true,
-			DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, a.At.HTTP) },
+			DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return n.dial(ctx, by, a.At.HTTP) },
 		}}
 		buf := make([]byte, 64<<10)
 		for range times {

@@ -17,21 +17,13 @@ const (
 
 // Listen starts the TCP server, at a port of the address, and returns where.
 func (n *Node) Listen(addr netip.Addr, at *netip.AddrPort) error {
-	l, err := net.Listen("tcp", netip.AddrPortFrom(addr, 0).String())
+	l, where, err := n.listen(ByTCP, addr)
 	if err != nil {
 		return err
 	}
 	n.tcpSize.Store(RegionBytes)
-	*at = l.Addr().(*net.TCPAddr).AddrPort()
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go n.serveTCP(c)
-		}
-	}()
+	*at = where
+	go serveStreams(l, n.serveTCP)
 	return nil
 }
 

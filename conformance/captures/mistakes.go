@@ -1,8 +1,6 @@
 package captures
 
 import (
-	"errors"
-
 	"github.com/goroce/goroce/conformance/lab/wire"
 	"github.com/goroce/goroce/conformance/peer"
 	"github.com/goroce/goroce/transport"
@@ -49,28 +47,22 @@ func mistakeScenes() []Scene {
 func split(t *transport.Tuning) { t.WholeMessages = false }
 
 // mistake carries out a work request that the responder refuses.
-func mistake(want peer.Status, w func(*take) peer.SendWR) func(*take) error {
-	return warm(func(t *take) error {
+func mistake(want peer.Status, w func(*take) peer.SendWR) func(*take) {
+	return warm(func(t *take) {
 		m := t.mark(t.request(0))
-		if err := t.fails(want, w(t)); err != nil {
-			return err
-		}
-		return hit(m, 1)
+		t.fails(want, w(t))
+		t.hit(m, 1)
 	})
 }
 
 // dropped carries out a work request of which certain packets are dropped for ever.
-func dropped(of func(*take) (wire.Match, peer.SendWR)) func(*take) error {
-	return warm(func(t *take) error {
+func dropped(of func(*take) (wire.Match, peer.SendWR)) func(*take) {
+	return warm(func(t *take) {
 		m, w := of(t)
 		r := t.rule(&wire.Rule{Match: m, Kind: wire.Drop, Times: -1})
-		if err := t.fails(peer.RetryExcErr, w); err != nil {
-			return err
-		}
-		if err := hit(r, shortRun+1); err != nil {
-			return err
-		}
-		return t.talkOn()
+		t.fails(peer.RetryExcErr, w)
+		t.hit(r, shortRun+1)
+		t.talkOn()
 	})
 }
 
@@ -84,142 +76,92 @@ func (t *take) naks(kind uint8) *wire.Rule {
 
 const rnrKind = 0x20
 
-func playRNR(t *take) error {
+func playRNR(t *take) {
 	t.mark(t.request(0))
 	n := t.rule(t.naks(rnrKind))
 	w := t.send(long)
-	if err := t.post(w); err != nil {
-		return err
-	}
-	if err := waitHits(n, 2); err != nil {
-		return err
-	}
-	if err := t.recv(1, long); err != nil {
-		return err
-	}
-	return t.await(t.ends[0].qp, 1, peer.Success)
+	t.post(w)
+	t.awaitHits(n, 2)
+	t.recv(1, long)
+	t.await(t.ends[0].qp, 1, peer.Success)
 }
 
-func playRNRExceeded(t *take) error {
+func playRNRExceeded(t *take) {
 	t.mark(t.request(0))
 	n := t.markAll(t.naks(rnrKind)) // the last one is when it gave up
-	if err := t.fails(peer.RNRRetryExcErr, t.send(short)); err != nil {
-		return err
-	}
-	if err := hit(n, shortRun+1); err != nil {
-		return err
-	}
-	return t.talkOn()
+	t.fails(peer.RNRRetryExcErr, t.send(short))
+	t.hit(n, shortRun+1)
+	t.talkOn()
 }
 
-func playMisaligned(t *take) error {
+func playMisaligned(t *take) {
 	const vaLow = 7 // the last byte of the address
 	r := t.rule(&wire.Rule{Match: t.request(0), Kind: wire.Rewrite, Edit: func(p *wire.Packet) { p.Body()[vaLow] |= 4 }})
-	if err := t.fails(peer.RemInvReqErr, t.atomic()); err != nil {
-		return err
-	}
-	return hit(r, 1)
+	t.fails(peer.RemInvReqErr, t.atomic())
+	t.hit(r, 1)
 }
 
-func playRemoteOp(t *take) error {
+func playRemoteOp(t *take) {
 	rsp := t.ends[1]
 	bad := peer.SGE{Raw: true, Addr: rsp.mr.Addr(), LKey: rsp.mr.LKey() ^ 0x5a, Len: long}
-	if err := rsp.qp.PostRecv(peer.RecvWR{ID: 1, SGL: []peer.SGE{bad}}); err != nil {
-		return err
-	}
+	peer.Must(rsp.qp.PostRecv(peer.RecvWR{ID: 1, SGL: []peer.SGE{bad}}))
 	m := t.mark(t.request(0))
-	if err := t.fails(peer.RemOpErr, t.send(short)); err != nil {
-		return err
-	}
-	return hit(m, 1)
+	t.fails(peer.RemOpErr, t.send(short))
+	t.hit(m, 1)
 }
 
 // playPeerGone loses all that the responder sends from some time on.
-func playPeerGone(t *take) error {
-	other, err := t.pair(t.link, 3*psn0)
-	if err != nil {
-		return err
-	}
-	if err := t.warm(); err != nil {
-		return err
-	}
+func playPeerGone(t *take) {
+	other := peer.Got(t.pair(t.link, 3*psn0))
+	t.warm()
 	w := t.write(short)
 	t.psn-- // that of the other pair counts by itself
-	if err := other[0].PostSend(w); err != nil {
-		return err
-	}
-	if err := t.await(other[0], 1, peer.Success); err != nil {
-		return err
-	}
+	peer.Must(other[0].PostSend(w))
+	t.await(other[0], 1, peer.Success)
 	all := wire.Match{From: t.ports[1], Src: t.addrs[1], Dst: t.addrs[0], AnyPSN: true}
 	r := t.rule(&wire.Rule{Match: all, Kind: wire.Drop, Times: -1})
 	w = t.write(short)
-	if err := errors.Join(t.post(w), other[0].PostSend(w)); err != nil {
-		return err
-	}
-	if err := errors.Join(t.await(t.ends[0].qp, 1, peer.RetryExcErr), t.await(other[0], 1, peer.RetryExcErr)); err != nil {
-		return err
-	}
-	if err := hit(r, 2*(shortRun+1)); err != nil {
-		return err
-	}
-	return t.shout()
+	t.post(w)
+	peer.Must(other[0].PostSend(w))
+	t.await(t.ends[0].qp, 1, peer.RetryExcErr)
+	t.await(other[0], 1, peer.RetryExcErr)
+	t.hit(r, 2*(shortRun+1))
+	t.shout()
 }
 
-func playCredits(t *take) error {
-	if err := t.recv(1, short); err != nil {
-		return err
-	}
+func playCredits(t *take) {
+	t.recv(1, short)
 	t.mark(t.answer(0)) // its ACK says: no credits
 	t.mark(t.request(1))
 	n := t.rule(t.naks(rnrKind))
 	w := []peer.SendWR{t.send(short), t.send(short), t.send(short)}
-	if err := t.post(w...); err != nil {
-		return err
-	}
-	if err := waitHits(n, 1); err != nil {
-		return err
-	}
-	if err := t.recv(4, short); err != nil {
-		return err
-	}
-	return t.await(t.ends[0].qp, len(w), peer.Success)
+	t.post(w...)
+	t.awaitHits(n, 1)
+	t.recv(4, short)
+	t.await(t.ends[0].qp, len(w), peer.Success)
 }
 
 // shout has the requester send a datagram, which nobody answers, after a time in which it would have sent again: the capture
 // goes on.
-func (t *take) shout() error {
-	qp, err := t.ends[0].s.QP(peer.QPConfig{Type: peer.UD, QKey: qkey})
-	if err != nil {
-		return err
-	}
-	c := peer.Conn{Family: peer.V4, Remote: t.addrs[1], MTU: t.link.mtu[0], SQPSN: psn0}
-	if err := qp.Connect(c); err != nil {
-		return err
-	}
+func (t *take) shout() {
+	qp := peer.Got(t.ends[0].s.QP(peer.QPConfig{Type: peer.UD, QKey: qkey}))
+	peer.Must(qp.Connect(peer.Conn{Family: peer.V4, Remote: t.addrs[1], MTU: t.link.mtu[0], SQPSN: psn0}))
 	pause(t.link)
 	w := t.write(short)
 	w.Op, w.Family, w.Remote, w.RemoteQPN, w.RemoteQKey = peer.OpSend, peer.V4, t.addrs[1], t.ends[1].qp.QPN(), qkey
-	if err := qp.PostSend(w); err != nil {
-		return err
-	}
-	return t.await(qp, 1, peer.Success)
+	peer.Must(qp.PostSend(w))
+	t.await(qp, 1, peer.Success)
 }
 
 // talkOn lets both hosts be heard after a failure, so that it is not the end of the capture: a WRITE of
 // another pair of queue pairs, after a time in which the first would have sent again.
-func (t *take) talkOn() error {
+func (t *take) talkOn() {
 	l := t.link
 	l.retry, l.timeout = 7, calm
-	qps, err := t.pair(l, 3*psn0)
-	if err != nil {
-		return err
-	}
+	qps := peer.Got(t.pair(l, 3*psn0))
 	pause(t.link)
 	t.calm[3*psn0] = true
 	w := t.write(short)
-	if err := qps[0].PostSend(w); err != nil {
-		return err
-	}
-	return t.await(qps[0], 1, peer.Success)
+	peer.Must(qps[0].PostSend(w))
+	t.await(qps[0], 1, peer.Success)
 }

@@ -78,7 +78,7 @@ func (s *Stage) record(ctx context.Context, sc *Scene) (*Record, *wire.Views, er
 		if err := t.connect(l); err != nil {
 			return nil, nil, err
 		}
-		play = func() error { return sc.play(t) }
+		play = func() error { return peer.Steps(func() { sc.play(t) }) }
 	}
 	a, b := s.Addrs[0], s.Addrs[1]
 	v := s.Wire.Views(s.Wire.Port(s.Ports[0]), s.Wire.Port(s.Ports[1]), func(p *wire.Packet) bool {

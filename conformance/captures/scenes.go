@@ -67,96 +67,67 @@ func oddScenes() []Scene {
 	}
 }
 
-func playClean(t *take) error {
-	if err := t.recv(4, long); err != nil {
-		return err
-	}
+func playClean(t *take) {
+	t.recv(4, long)
 	for _, n := range []int{short, mtu, long} {
-		if err := t.do(t.write(n), t.read(n), t.send(n), t.atomic()); err != nil {
-			return err
-		}
+		t.do(t.write(n), t.read(n), t.send(n), t.atomic())
 	}
-	return nil
 }
 
-func playLostTwice(t *take) error {
+func playLostTwice(t *take) {
 	r := t.rule(&wire.Rule{Match: t.request(3), Kind: wire.Drop, Times: 2})
-	if err := t.do(t.write(long)); err != nil {
-		return err
-	}
-	return hit(r, 2)
+	t.do(t.write(long))
+	t.hit(r, 2)
 }
 
 // playUC loses a packet in the middle of three messages. rxe loses the next message too.
-func playUC(t *take) error {
-	if err := t.do(t.write(long)); err != nil {
-		return err
-	}
+func playUC(t *take) {
+	t.do(t.write(long))
 	r := t.rule(&wire.Rule{Match: t.request(3), Kind: wire.Drop})
-	if err := t.do(t.write(long)); err != nil {
-		return err
-	}
+	t.do(t.write(long))
 	last := t.rule(&wire.Rule{Match: t.request(packets - 1), Kind: wire.Observe})
-	if err := t.do(t.write(long)); err != nil {
-		return err
-	}
-	if err := waitHits(last, 1); err != nil {
-		return err
-	}
+	t.do(t.write(long))
+	t.awaitHits(last, 1)
 	t.wire.Remove(last)
-	return hit(r, 1)
+	t.hit(r, 1)
 }
 
-func playUD(t *take) error {
-	if err := t.recv(8, short+udGRH); err != nil {
-		return err
-	}
+func playUD(t *take) {
+	t.recv(8, short+udGRH)
 	r := t.rule(&wire.Rule{Match: t.request(5), Kind: wire.Drop})
 	for range 8 {
-		if err := t.do(t.send(short)); err != nil {
-			return err
-		}
+		t.do(t.send(short))
 	}
-	if _, err := t.ends[1].qp.PollRecv(7, opWait); err != nil {
-		return err
-	}
-	return hit(r, 1)
+	peer.Got(t.ends[1].qp.PollRecv(7, opWait))
+	t.hit(r, 1)
 }
 
-func playRewritten(t *take) error {
+func playRewritten(t *take) {
 	m := t.request(0)
 	m.AnyPSN = true
 	r := t.rule(&wire.Rule{Match: m, Kind: wire.Corrupt, Offset: -5, Times: -1})
-	if err := t.fails(peer.RetryExcErr, t.write(short)); err != nil {
-		return err
-	}
-	return hit(r, shortRun+1)
+	t.fails(peer.RetryExcErr, t.write(short))
+	t.hit(r, shortRun+1)
 }
 
-func playCNP(t *take) error {
+func playCNP(t *take) {
 	cnp := t.packet(1, 0)
 	cnp.AnyPSN, cnp.Opcodes = true, []uint8{wire.OpCNP}
 	seen := t.mark(cnp)
 	r := t.rule(&wire.Rule{Match: t.request(3), Kind: wire.MarkCE})
-	if err := t.do(t.write(long)); err != nil {
-		return err
-	}
-	if err := hit(r, 1); err != nil {
-		return err
-	}
-	return waitHits(seen, 1)
+	t.do(t.write(long))
+	t.hit(r, 1)
+	t.awaitHits(seen, 1)
 }
 
 // playLateACK holds two ACKs for longer than the requester waits: so long takes the way back.
-func playLateACK(t *take) error {
+func playLateACK(t *take) {
 	const wait = 4096 * time.Nanosecond << tense
 	r := t.rule(&wire.Rule{Match: t.answer(0), Kind: wire.Hold, Behind: 1 << 20, MaxHold: wait * 3 / 2, Times: 2})
-	if err := t.do(t.write(short)); err != nil {
-		return err
-	}
+	t.do(t.write(short))
 	if err := waitHits(r, 2); err != nil {
-		return fmt.Errorf("the request was not sent again: %w", err)
+		peer.Must(fmt.Errorf("the request was not sent again: %w", err))
 	}
 	time.Sleep(wait * 3 / 2) // for which the wire holds the second answer
-	return t.after(short)
+	t.after(short)
 }

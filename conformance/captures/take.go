@@ -154,33 +154,27 @@ func (t *take) wr(op peer.Opcode, size int) peer.SendWR {
 	return w
 }
 
+// The steps of a scene end it if they fail: see [peer.Steps].
+
 // post posts work requests at once.
-func (t *take) post(ws ...peer.SendWR) error {
+func (t *take) post(ws ...peer.SendWR) {
 	for _, w := range ws {
-		if err := t.ends[0].qp.PostSend(w); err != nil {
-			return err
-		}
+		peer.Must(t.ends[0].qp.PostSend(w))
 	}
-	return nil
 }
 
 // do carries out work requests, which succeed.
-func (t *take) do(ws ...peer.SendWR) error {
-	if err := t.post(ws...); err != nil {
-		return err
-	}
-	return t.await(t.ends[0].qp, len(ws), peer.Success)
+func (t *take) do(ws ...peer.SendWR) {
+	t.post(ws...)
+	t.await(t.ends[0].qp, len(ws), peer.Success)
 }
 
 // await waits for n completions of sends, the last with a status.
-func (t *take) await(qp peer.QP, n int, want peer.Status) error {
+func (t *take) await(qp peer.QP, n int, want peer.Status) {
 	for i := 0; i < n; {
-		wc, err := qp.PollSend(n-i, opWait)
-		if err != nil {
-			return err
-		}
+		wc := peer.Got(qp.PollSend(n-i, opWait))
 		if len(wc) == 0 {
-			return fmt.Errorf("no completion in %v", opWait)
+			peer.Must(fmt.Errorf("no completion in %v", opWait))
 		}
 		for _, c := range wc {
 			i++
@@ -189,30 +183,24 @@ func (t *take) await(qp peer.QP, n int, want peer.Status) error {
 				ok = want
 			}
 			if c.Status != ok {
-				return fmt.Errorf("completion %v, want %v", c, ok)
+				peer.Must(fmt.Errorf("completion %v, want %v", c, ok))
 			}
 		}
 	}
-	return nil
 }
 
 // fails carries out a work request that does not succeed.
-func (t *take) fails(want peer.Status, w peer.SendWR) error {
-	if err := t.post(w); err != nil {
-		return err
-	}
-	return t.await(t.ends[0].qp, 1, want)
+func (t *take) fails(want peer.Status, w peer.SendWR) {
+	t.post(w)
+	t.await(t.ends[0].qp, 1, want)
 }
 
 // recv posts n receives of the responder.
-func (t *take) recv(n, size int) error {
+func (t *take) recv(n, size int) {
 	for range n {
 		t.id++
-		if err := t.ends[1].qp.PostRecv(peer.RecvWR{ID: t.id, SGL: []peer.SGE{{MR: t.ends[1].mr, Off: recvAt, Len: size}}}); err != nil {
-			return err
-		}
+		peer.Must(t.ends[1].qp.PostRecv(peer.RecvWR{ID: t.id, SGL: []peer.SGE{{MR: t.ends[1].mr, Off: recvAt, Len: size}}}))
 	}
-	return nil
 }
 
 // write, read, send and atomic are operations of the requester.
@@ -222,29 +210,29 @@ func (t *take) send(size int) peer.SendWR  { return t.wr(peer.OpSend, size) }
 func (t *take) atomic() peer.SendWR        { return t.wr(peer.OpFetchAdd, 8) }
 
 // warm measures round trips: three WRITEs, one after the other.
-func (t *take) warm() error {
-	for range 3 {
-		if err := t.do(t.write(short)); err != nil {
-			return fmt.Errorf("before the fault: %w", err)
+func (t *take) warm() {
+	err := peer.Steps(func() {
+		for range 3 {
+			t.do(t.write(short))
 		}
+	})
+	if err != nil {
+		peer.Must(fmt.Errorf("before the fault: %w", err))
 	}
-	return nil
 }
 
 // warm plays a scene after that.
-func warm(play func(*take) error) func(*take) error {
-	return func(t *take) error {
-		if err := t.warm(); err != nil {
-			return err
-		}
-		return play(t)
+func warm(play func(*take)) func(*take) {
+	return func(t *take) {
+		t.warm()
+		play(t)
 	}
 }
 
 // after carries out work requests behind the fault: nothing happens to them any more.
-func (t *take) after(size int) error {
+func (t *take) after(size int) {
 	t.calm[t.psn] = true
-	return t.do(t.write(size))
+	t.do(t.write(size))
 }
 
 // isCalm reports whether a packet is a request behind the fault.
@@ -289,6 +277,9 @@ func hit(r *wire.Rule, least int) error {
 	}
 	return nil
 }
+
+func (t *take) hit(r *wire.Rule, least int)   { peer.Must(hit(r, least)) }
+func (t *take) awaitHits(r *wire.Rule, n int) { peer.Must(waitHits(r, n)) }
 
 // waitHits waits until a rule has acted so often. The condition is the packets', the time but a
 // limit.

@@ -3,8 +3,10 @@ package drill
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/goroce/goroce/conformance/peer"
 	"github.com/goroce/goroce/ib"
 )
 
@@ -12,24 +14,26 @@ import (
 const strayLimit = 1 << 16
 
 // next returns the next datagram for this run, or false.
-func (p *player) next(within time.Duration) (Datagram, bool, error) {
+func (p *player) next(within time.Duration) (Datagram, bool) {
 	if len(p.queue) > 0 {
 		d := p.queue[0]
 		p.queue = p.queue[1:]
-		return d, true, nil
+		return d, true
 	}
 	end := p.b.Now() + within
 	for range strayLimit {
 		d, ok, err := p.b.Recv(max(end-p.b.Now(), 0))
-		if err != nil || !ok {
-			return d, false, err
+		peer.Must(err)
+		if !ok {
+			return d, false
 		}
 		if p.mine(d) {
 			p.received(d)
-			return d, true, nil
+			return d, true
 		}
 	}
-	return Datagram{}, false, fmt.Errorf("more than %d packets that are for others", strayLimit)
+	peer.Must(fmt.Errorf("more than %d packets that are for others", strayLimit))
+	return Datagram{}, false
 }
 
 // mine reports whether a datagram is for a queue pair of this run, or about a connection of it:
@@ -47,44 +51,38 @@ func (p *player) mine(d Datagram) bool {
 }
 
 // expect waits for a packet, or for none.
-func (p *player) expect(s *step) error {
+func (p *player) expect(s *step) {
 	if s.form == formNothing {
-		return p.expectNothing(s)
+		p.expectNothing(s)
+		return
 	}
 	if s.many && s.arg("within") == nil {
 		p.passed = append(p.passed, s) // until the next packet that has to come
-		return nil
+		return
 	}
 	defer func() { p.passed = nil }()
 	for {
 		within := p.within(s)
-		d, ok, err := p.next(within)
-		if err != nil {
-			return err
-		}
+		d, ok := p.next(within)
 		if !ok {
-			if s.maybe || s.many {
-				return nil
+			if !s.maybe && !s.many {
+				differ(s, nothingCame+"%v", within)
 			}
-			return differ(s, nothingCame+"%v", within)
+			return
 		}
-		why, err := p.compare(s, d)
-		if err != nil {
-			return err
-		}
-		switch {
+		switch why := p.compare(s, d); {
 		case why == "":
 			p.matched(s)
 			p.mark = d.At - d.Late // so that "after" is not too strict
 			if !s.many {
-				return nil
+				return
 			}
 		case p.passOver(d):
 		case s.maybe || s.many:
 			p.queue = append([]Datagram{d}, p.queue...)
-			return nil
+			return
 		default:
-			return differ(s, "%s", why)
+			differ(s, "%s", why)
 		}
 	}
 }
@@ -93,7 +91,8 @@ func (p *player) expect(s *step) error {
 // next one that has to come.
 func (p *player) passOver(d Datagram) bool {
 	for _, s := range p.passed {
-		if why, err := p.compare(s, d); why == "" && err == nil {
+		why := ""
+		if err := peer.Steps(func() { why = p.compare(s, d) }); why == "" && err == nil {
 			p.matched(s)
 			return true
 		}
@@ -101,57 +100,55 @@ func (p *player) passOver(d Datagram) bool {
 	return false
 }
 
-func (p *player) expectNothing(s *step) error {
+func (p *player) expectNothing(s *step) {
 	defer func() { p.passed = nil }()
-	d, ok, err := p.next(p.b.Silence(s.arg("for").time))
-	for ok && err == nil && p.passOver(d) {
-		d, ok, err = p.next(p.b.Silence(s.arg("for").time))
+	for {
+		d, ok := p.next(p.b.Silence(s.arg("for").time))
+		if !ok {
+			p.note(s, "%s", s.text)
+			return
+		}
+		if !p.passOver(d) {
+			differ(s, "a packet came, and none should: %s", p.describe(d))
+		}
 	}
-	if err != nil || !ok {
-		p.note(s, "%s", s.text)
-		return err
-	}
-	return differ(s, "a packet came, and none should: %s", p.describe(d))
 }
 
 // compare says how a datagram differs from what a step expects; empty if it does not.
-func (p *player) compare(s *step, d Datagram) (string, error) {
+func (p *player) compare(s *step, d Datagram) string {
 	if s.form == formCM {
 		return p.compareCM(s, d)
 	}
-	q, err := p.end(s)
-	if err != nil {
-		return "", err
-	}
+	q := p.end(s)
 	var pk ib.Packet
 	if e := pk.Decode(d.Payload); e != ib.DecodeOK {
-		return fmt.Sprintf("not a packet: %v", e), nil
+		return fmt.Sprintf("not a packet: %v", e)
 	}
 	switch {
 	case d.BadICRC:
-		return "the ICRC is wrong", nil
+		return "the ICRC is wrong"
 	case pk.Opcode != s.opcode:
-		return "got " + p.describe(d), nil
+		return "got " + p.describe(d)
 	case pk.Opcode == ib.RCAcknowledge && !s.admits(pk.AETH.Syndrome):
-		return "got " + p.describe(d), nil
+		return "got " + p.describe(d)
 	case pk.DestQP != q.qpn && s.arg("qpn") == nil:
-		return fmt.Sprintf("it is for queue pair %v, and not for %v", pk.DestQP, q.qpn), nil
+		return fmt.Sprintf("it is for queue pair %v, and not for %v", pk.DestQP, q.qpn)
 	case int(pk.Pad) != ib.PadFor(len(pk.Payload)) && s.arg("pad") == nil:
-		return fmt.Sprintf("a pad of %d for %d bytes", pk.Pad, len(pk.Payload)), nil
+		return fmt.Sprintf("a pad of %d for %d bytes", pk.Pad, len(pk.Payload))
 	case s.has("ack") && !pk.AckReq:
-		return "it does not ask for an ACK", nil
+		return "it does not ask for an ACK"
 	case s.has("noack") && pk.AckReq:
-		return "it asks for an ACK", nil
+		return "it asks for an ACK"
 	}
 	if a := s.arg("after"); a != nil && d.At-p.mark < a.time {
-		return fmt.Sprintf("it came after %v, and not after %v", d.At-p.mark, a.time), nil
+		return fmt.Sprintf("it came after %v, and not after %v", d.At-p.mark, a.time)
 	}
 	for i := range s.args {
-		if why, err := p.compareArg(s, &s.args[i], q, &pk, d); why != "" || err != nil {
-			return why, err
+		if why := p.compareArg(s, &s.args[i], q, &pk, d); why != "" {
+			return why
 		}
 	}
-	return "", nil
+	return ""
 }
 
 // admits reports whether an acknowledgement is of the kind that the step names.
@@ -165,19 +162,19 @@ func (s *step) admits(x ib.Syndrome) bool {
 	return int(x) == s.syndrome
 }
 
-func (p *player) compareArg(s *step, a *arg, q *end, pk *ib.Packet, d Datagram) (string, error) {
+func (p *player) compareArg(s *step, a *arg, q *end, pk *ib.Packet, d Datagram) string {
 	var got uint64
 	key := false
 	switch a.key {
 	case "data":
-		want, err := p.bytes(a.data, len(pk.Payload))
-		if err != nil {
-			return err.Error(), nil
+		var want []byte
+		if err := peer.Steps(func() { want = p.bytes(a.data, len(pk.Payload)) }); err != nil {
+			return err.Error()
 		}
 		if !bytes.Equal(want, pk.Payload) {
-			return fmt.Sprintf("the payload is %x..., and not %x...", short(pk.Payload), short(want)), nil
+			return fmt.Sprintf("the payload is %x..., and not %x...", short(pk.Payload), short(want))
 		}
-		return "", nil
+		return ""
 	case "len":
 		got = uint64(len(pk.Payload))
 	case "tos":
@@ -189,7 +186,7 @@ func (p *player) compareArg(s *step, a *arg, q *end, pk *ib.Packet, d Datagram) 
 	default:
 		f := fieldOf(a.key, s.opcode)
 		if f == nil {
-			return "", nil
+			return ""
 		}
 		got, key = f.get(pk), f.key
 		if a.key == "psn" {
@@ -200,22 +197,17 @@ func (p *player) compareArg(s *step, a *arg, q *end, pk *ib.Packet, d Datagram) 
 }
 
 // compareNum compares a number, or captures it.
-func (p *player) compareNum(a *arg, got uint64, key bool) (string, error) {
+func (p *player) compareNum(a *arg, got uint64, key bool) string {
 	if a.capture != "" {
 		p.vars[a.capture] = got
-		return "", nil
+		return ""
 	}
-	want, err := p.eval(a.num, key)
-	if err != nil || got == want {
-		return "", err
-	}
-	for _, e := range a.alts {
-		if alt, err := p.eval(e, key); err != nil || alt == got {
-			return "", err
-		}
+	want := p.eval(a.num, key)
+	if got == want || slices.ContainsFunc(a.alts, func(e expr) bool { return p.eval(e, key) == got }) {
+		return ""
 	}
 	if a.key == "psn" || a.key == "len" || a.key == "dlen" || a.key == "msn" {
-		return fmt.Sprintf("%s is %d, and not %d", a.key, int64(got), int64(want)), nil
+		return fmt.Sprintf("%s is %d, and not %d", a.key, int64(got), int64(want))
 	}
-	return fmt.Sprintf("%s is %#x, and not %#x", a.key, got, want), nil
+	return fmt.Sprintf("%s is %#x, and not %#x", a.key, got, want)
 }

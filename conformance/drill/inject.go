@@ -1,8 +1,6 @@
 package drill
 
 import (
-	"fmt"
-
 	"github.com/goroce/goroce/conformance/peer"
 	"github.com/goroce/goroce/ib"
 )
@@ -14,31 +12,22 @@ const (
 )
 
 // inject sends a packet to the peer.
-func (p *player) inject(s *step) error {
+func (p *player) inject(s *step) {
 	if s.form == formCM {
-		return p.injectCM(s)
+		p.injectCM(s)
+		return
 	}
-	q, err := p.end(s)
-	if err != nil {
-		return err
-	}
+	q := p.end(s)
 	pk := ib.Packet{BTH: ib.BTH{Opcode: s.opcode, PKey: ib.PKeyDefault, MigReq: true, DestQP: ib.QPN(q.qp.QPN())}}
-	if err := p.payload(s, q, &pk); err != nil {
-		return err
-	}
-	if err := p.defaults(s, q, &pk); err != nil {
-		return err
-	}
+	p.payload(s, q, &pk)
+	p.defaults(s, q, &pk)
 	for i := range s.args {
 		a := &s.args[i]
 		f := fieldOf(a.key, s.opcode)
 		if f == nil {
 			continue
 		}
-		v, err := p.eval(a.num, f.key)
-		if err != nil {
-			return err
-		}
+		v := p.eval(a.num, f.key)
 		if a.key == "psn" {
 			v = uint64(p.base(q, s.opcode, true).Add(int(int32(v))))
 		}
@@ -50,7 +39,7 @@ func (p *player) inject(s *step) error {
 	if s.has("noack") {
 		pk.AckReq = false
 	}
-	return p.put(s, q, &pk)
+	p.put(s, q, &pk)
 }
 
 // base is the PSN that those of a script count from: requests and their answers count from the
@@ -66,7 +55,7 @@ func (p *player) base(q *end, op ib.Opcode, toPeer bool) ib.PSN {
 }
 
 // payload fills in what a packet carries.
-func (p *player) payload(s *step, q *end, pk *ib.Packet) error {
+func (p *player) payload(s *step, q *end, pk *ib.Packet) {
 	info := s.opcode.Info()
 	def := 0
 	switch info.Payload {
@@ -84,19 +73,12 @@ func (p *player) payload(s *step, q *end, pk *ib.Packet) error {
 			def = n
 		}
 	}
-	n, err := p.size(s, "len", uint64(def), maxPayload)
-	if err != nil {
-		return err
-	}
-	if pk.Payload, err = p.bytes(spec, n); err != nil {
-		return fmt.Errorf("%v: %w", s.at, err)
-	}
-	pk.Pad = uint8(ib.PadFor(n))
-	return nil
+	n := p.size(s, "len", uint64(def), maxPayload)
+	pk.Payload, pk.Pad = p.bytes(spec, n), uint8(ib.PadFor(n))
 }
 
 // defaults fills in the headers.
-func (p *player) defaults(s *step, q *end, pk *ib.Packet) error {
+func (p *player) defaults(s *step, q *end, pk *ib.Packet) {
 	info := s.opcode.Info()
 	pk.PSN = p.base(q, s.opcode, true)
 	pk.AckReq = info.Transport == ib.RC && !info.Response && info.Pos&ib.Last != 0
@@ -127,44 +109,27 @@ func (p *player) defaults(s *step, q *end, pk *ib.Packet) error {
 		pk.Atomic.VA, pk.Atomic.RKey = m.Addr(), ib.RKey(m.RKey())
 		break
 	}
-	return nil
 }
 
 // put encodes the packet, with the damage that a step asks for, and sends it.
-func (p *player) put(s *step, q *end, pk *ib.Packet) error {
+func (p *player) put(s *step, q *end, pk *ib.Packet) {
 	var h [ib.MaxHeaderBytes]byte
 	b := append(h[:pk.PutHeaders(h[:])], pk.Payload...)
 	b = append(b, make([]byte, pk.Pad)...)
 	if s.arg("opcode") != nil {
-		op, err := p.size(s, "opcode", 0, 255)
-		if err != nil {
-			return err
-		}
-		b[0] = byte(op)
+		b[0] = byte(p.size(s, "opcode", 0, 255))
 	}
-	trim, err := p.size(s, "trim", 0, uint64(len(b)))
-	if err != nil {
-		return err
-	}
-	grow, err := p.size(s, "grow", 0, maxPayload)
-	if err != nil {
-		return err
-	}
-	b = append(b[:len(b)-trim], make([]byte, grow)...)
-	return p.seal(s, q.family, b)
+	trim, grow := p.size(s, "trim", 0, uint64(len(b))), p.size(s, "grow", 0, maxPayload)
+	p.seal(s, q.family, append(b[:len(b)-trim], make([]byte, grow)...))
 }
 
 // seal adds the ICRC and sends.
-func (p *player) seal(s *step, f peer.Family, b []byte) error {
+func (p *player) seal(s *step, f peer.Family, b []byte) {
 	d := Datagram{Sent: true, BadICRC: s.has("badicrc"), Src: p.b.Local(f), Dst: p.b.Peer(f), SrcPort: ib.UDPPort}
 	if s.has("stranger") {
 		d.Src = p.b.Stranger(f)
 	}
-	tos, err := p.size(s, "tos", 0, 255)
-	if err != nil {
-		return err
-	}
-	d.TOS = uint8(tos)
+	d.TOS = uint8(p.size(s, "tos", 0, 255))
 	var crc uint32
 	if len(b) >= ib.BTHBytes {
 		c := ib.NewICRC(ib.Flow{Src: d.Src, Dst: d.Dst, SrcPort: d.SrcPort, DstPort: ib.UDPPort})
@@ -182,5 +147,5 @@ func (p *player) seal(s *step, f peer.Family, b []byte) error {
 	p.mark = p.b.Now()
 	d.At = p.mark
 	p.sent(s, d)
-	return p.b.Send(d)
+	peer.Must(p.b.Send(d))
 }

@@ -80,8 +80,9 @@ type difference struct {
 
 func (d *difference) Error() string { return fmt.Sprintf("%v: %s", d.at, d.text) }
 
-func differ(s *step, format string, args ...any) error {
-	return &difference{s.at, fmt.Sprintf(format, args...)}
+// differ ends the step that it is called in, as everything does here that fails: see [peer.Steps].
+func differ(s *step, format string, args ...any) {
+	peer.Must(&difference{s.at, fmt.Sprintf(format, args...)})
 }
 
 // player is a drill on its way.
@@ -210,7 +211,7 @@ func (p *player) steps(list []step) error {
 			}
 			continue
 		}
-		if err := p.step(s); err != nil {
+		if err := peer.Steps(func() { p.step(s) }); err != nil {
 			if !strings.HasPrefix(err.Error(), s.at.file+":") {
 				err = fmt.Errorf("%v: %w", s.at, err)
 			}
@@ -220,47 +221,48 @@ func (p *player) steps(list []step) error {
 	return nil
 }
 
-func (p *player) step(s *step) error {
+func (p *player) step(s *step) {
 	switch s.verb {
 	case ">":
-		return p.inject(s)
+		p.inject(s)
 	case "<", "<?", "<*":
-		return p.expect(s)
+		p.expect(s)
 	case "qp":
-		return p.makeQP(s)
+		p.makeQP(s)
 	case "mr":
-		return p.makeMR(s)
+		p.makeMR(s)
 	case "window":
-		return p.bind(s)
+		p.bind(s)
 	case "recv":
-		return p.postRecv(s)
+		p.postRecv(s)
 	case "post":
-		return p.postSend(s)
+		p.postSend(s)
 	case "done":
-		return p.done(s)
+		p.done(s)
 	case "mem":
-		return p.checkMemory(s)
+		p.checkMemory(s)
 	case "fill":
-		return p.fillMemory(s)
+		p.fillMemory(s)
 	case "state":
-		return p.checkState(s)
+		p.checkState(s)
 	case "modify":
-		return p.modify(s)
+		p.modify(s)
 	case "dereg":
-		return p.dereg(s)
+		p.dereg(s)
 	case "listen":
-		return p.listen(s)
+		p.listen(s)
 	case "wait":
-		return p.wait(s)
+		p.wait(s)
 	case "uplink":
-		return p.uplink(s)
+		p.uplink(s)
+	default:
+		peer.Must(fmt.Errorf("%v: no step %q", s.at, s.verb))
 	}
-	return fmt.Errorf("%v: no step %q", s.at, s.verb)
 }
 
 // eval computes an expression; with keys set, names of objects stand for their keys.
-func (p *player) eval(e expr, keys bool) (uint64, error) {
-	return e.eval(func(name string, variable bool) (uint64, error) {
+func (p *player) eval(e expr, keys bool) uint64 {
+	return peer.Got(e.eval(func(name string, variable bool) (uint64, error) {
 		if variable {
 			if v, ok := p.vars[name]; ok {
 				return v, nil
@@ -281,39 +283,39 @@ func (p *player) eval(e expr, keys bool) (uint64, error) {
 			return uint64(m.RKey()), nil
 		}
 		return m.Addr(), nil
-	})
+	}))
 }
 
 // num is the value of an argument, or def if it is not there.
-func (p *player) num(s *step, key string, def uint64) (uint64, error) {
+func (p *player) num(s *step, key string, def uint64) uint64 {
 	a := s.arg(key)
 	if a == nil {
-		return def, nil
+		return def
 	}
 	return p.eval(a.num, key == "key" || key == "inv")
 }
 
 // size is num for what takes memory or time: it must not exceed max.
-func (p *player) size(s *step, key string, def, max uint64) (int, error) {
-	v, err := p.num(s, key, def)
-	if err == nil && v > max {
-		err = fmt.Errorf("%v: %s=%d exceeds %d", s.at, key, v, max)
+func (p *player) size(s *step, key string, def, max uint64) int {
+	v := p.num(s, key, def)
+	if v > max {
+		peer.Must(fmt.Errorf("%v: %s=%d exceeds %d", s.at, key, v, max))
 	}
-	return int(v), err
+	return int(v)
 }
 
 // end returns the queue pair of a step.
-func (p *player) end(s *step) (*end, error) {
+func (p *player) end(s *step) *end {
 	if a := s.arg("qp"); a != nil {
-		if q := p.ends[a.word]; q != nil {
-			return q, nil
+		if p.ends[a.word] == nil {
+			peer.Must(fmt.Errorf("%v: queue pair %s is not there yet", s.at, a.word))
 		}
-		return nil, fmt.Errorf("%v: queue pair %s is not there yet", s.at, a.word)
+		return p.ends[a.word]
 	}
 	if len(p.order) == 0 {
-		return nil, fmt.Errorf("%v: no queue pair is there yet", s.at)
+		peer.Must(fmt.Errorf("%v: no queue pair is there yet", s.at))
 	}
-	return p.order[0], nil
+	return p.order[0]
 }
 
 func (p *player) within(s *step) time.Duration {
@@ -323,48 +325,34 @@ func (p *player) within(s *step) time.Duration {
 	return p.opt.Within
 }
 
-func (p *player) wait(s *step) error {
-	return p.b.Await(s.arg("for").time, func(time.Duration) (bool, error) { return false, nil })
+func (p *player) wait(s *step) {
+	peer.Must(p.b.Await(s.arg("for").time, func(time.Duration) (bool, error) { return false, nil }))
 }
 
-func (p *player) uplink(s *step) error {
-	most, err := p.size(s, "max", 0, maxPayload)
-	if err != nil {
-		return err
-	}
+func (p *player) uplink(s *step) {
+	most := p.size(s, "max", 0, maxPayload)
 	p.note(s, "%s", s.text)
-	return p.b.Uplink(most)
+	peer.Must(p.b.Uplink(most))
 }
 
 // bytes makes contents of n bytes.
-func (p *player) bytes(d dataSpec, n int) ([]byte, error) {
+func (p *player) bytes(d dataSpec, n int) []byte {
 	b := make([]byte, n)
 	switch d.kind {
 	case dataHex:
 		if len(d.bytes) != n {
-			return nil, fmt.Errorf("%d bytes of contents for %d", len(d.bytes), n)
+			peer.Must(fmt.Errorf("%d bytes of contents for %d", len(d.bytes), n))
 		}
 		copy(b, d.bytes)
 	case dataPattern:
-		seed, err := p.eval(d.seed, false)
-		if err != nil {
-			return nil, err
-		}
-		base, err := p.eval(d.base, false)
-		if err != nil {
-			return nil, err
-		}
-		peer.FillPattern(b, seed, int(base&0xffffffff))
+		peer.FillPattern(b, p.eval(d.seed, false), int(p.eval(d.base, false)&0xffffffff))
 	case dataLE64:
-		v, err := p.eval(d.seed, false)
-		if err != nil {
-			return nil, err
-		}
+		v := p.eval(d.seed, false)
 		for i := range min(n, 8) {
 			b[i] = byte(v >> (8 * i))
 		}
 	}
-	return b, nil
+	return b
 }
 
 // length is the bytes that contents have by themselves, or -1.

@@ -22,72 +22,44 @@ var workOpcodes = map[string]peer.Opcode{
 }
 
 // local is the memory of a work request: local=, or the region named.
-func (p *player) local(s *step, key, def string, n int) ([]peer.SGE, error) {
+func (p *player) local(s *step, key, def string, n int) []peer.SGE {
 	if n == 0 {
-		return nil, nil
+		return nil
 	}
-	var m peer.MR
-	off := 0
-	var err error
 	if a := s.arg(key); a != nil {
-		m, off, err = p.span(a)
-	} else {
-		m, err = p.region(def)
+		m, off := p.span(a)
+		return []peer.SGE{{MR: m, Off: off, Len: n}}
 	}
-	return []peer.SGE{{MR: m, Off: off, Len: n}}, err
+	return []peer.SGE{{MR: peer.Got(p.region(def)), Len: n}}
 }
 
-func (p *player) postRecv(s *step) error {
-	q, err := p.end(s)
-	if err != nil {
-		return err
-	}
-	n := numbers{p: p, s: s}
-	size, count := n.get("len", 4096, ownRegion), n.get("count", 1, 4096)
-	id := n.get("id", q.recvs, 1<<31)
-	if n.err != nil {
-		return n.err
-	}
-	sgl, err := p.local(s, "into", rxName, size)
-	if err != nil {
-		return err
-	}
+func (p *player) postRecv(s *step) {
+	q := p.end(s)
+	size, count, id := p.size(s, "len", 4096, ownRegion), p.size(s, "count", 1, 4096), p.size(s, "id", q.recvs, 1<<31)
+	sgl := p.local(s, "into", rxName, size)
 	for i := range count {
-		if err := q.qp.PostRecv(peer.RecvWR{ID: uint64(id + i), SGL: sgl}); err != nil {
-			return err
-		}
+		peer.Must(q.qp.PostRecv(peer.RecvWR{ID: uint64(id + i), SGL: sgl}))
 	}
 	q.recvs = uint64(id + count)
-	return nil
 }
 
-func (p *player) postSend(s *step) error {
-	q, err := p.end(s)
-	if err != nil {
-		return err
-	}
-	n := numbers{p: p, s: s}
+func (p *player) postSend(s *step) {
+	q := p.end(s)
 	wr := peer.SendWR{Op: workOpcodes[s.op], Flags: peer.FlagSignaled}
 	size, where := 0, txName
 	switch wr.Op {
 	case peer.OpRead:
-		size, where = n.get("len", 16, ownRegion), rxName
+		size, where = p.size(s, "len", 16, ownRegion), rxName
 	case peer.OpCmpSwap, peer.OpFetchAdd:
 		size, where = ib.AtomicBytes, rxName
 	case peer.OpFlush:
-		wr.FlushLen = n.get("len", 16, 1<<30)
+		wr.FlushLen = p.size(s, "len", 16, 1<<30)
 	case peer.OpLocalInv, peer.OpAtomicWrite:
 	default:
-		size = n.get("len", 16, ownRegion)
+		size = p.size(s, "len", 16, ownRegion)
 	}
-	get := func(key string, def uint64) uint64 {
-		v, err := p.num(s, key, def)
-		if n.err == nil {
-			n.err = err
-		}
-		return v
-	}
-	wr.ID = uint64(n.get("id", q.sends, 1<<31))
+	get := func(key string, def uint64) uint64 { return p.num(s, key, def) }
+	wr.ID = uint64(p.size(s, "id", q.sends, 1<<31))
 	wr.RemoteAddr, wr.RKey = get("va", farVA), uint32(get("key", farKey))
 	wr.Imm, wr.InvKey = uint32(get("imm", 0)), uint32(get("inv", farKey))
 	wr.CompareAdd, wr.Swap = get("add", 0), get("swap", 0)
@@ -114,31 +86,20 @@ func (p *player) postSend(s *step) error {
 		wr.Family, wr.Remote = q.family, p.b.Local(q.family)
 		wr.RemoteQPN, wr.RemoteQKey = uint32(get("qpn", uint64(q.qpn))), uint32(get("qkey", q.qkey))
 	}
-	if n.err != nil {
-		return n.err
-	}
-	if wr.SGL, err = p.local(s, "local", where, size); err != nil {
-		return err
-	}
+	wr.SGL = p.local(s, "local", where, size)
 	if s.arg("lkey") != nil && len(wr.SGL) == 1 {
 		e := &wr.SGL[0]
 		e.Raw, e.Addr, e.LKey = true, e.MR.Addr()+uint64(e.Off), uint32(get("lkey", 0))
-		if n.err != nil {
-			return n.err
-		}
 	}
 	q.sends = wr.ID + 1
 	p.mark = p.b.Now()
 	p.note(s, "%s", s.text)
-	return q.qp.PostSend(wr)
+	peer.Must(q.qp.PostSend(wr))
 }
 
 // done expects a completion.
-func (p *player) done(s *step) error {
-	q, err := p.end(s)
-	if err != nil {
-		return err
-	}
+func (p *player) done(s *step) {
+	q := p.end(s)
 	poll, pend := q.qp.PollRecv, &q.pendRecv
 	if s.has("send") {
 		poll, pend = q.qp.PollSend, &q.pendSend
@@ -147,29 +108,24 @@ func (p *player) done(s *step) error {
 	if s.op == nothing {
 		within = p.b.Silence(s.arg("for").time)
 	}
-	err = p.b.Await(within, func(wait time.Duration) (bool, error) {
-		if len(*pend) > 0 {
-			return true, nil
+	peer.Must(p.b.Await(within, func(wait time.Duration) (ok bool, err error) {
+		if len(*pend) == 0 {
+			*pend, err = poll(1, wait)
 		}
-		var err error
-		*pend, err = poll(1, wait)
 		return len(*pend) > 0, err
-	})
-	if err != nil {
-		return err
-	}
+	}))
 	switch {
 	case s.op == nothing && len(*pend) > 0:
-		return differ(s, "a completion came, and none should: %s", wcText((*pend)[0]))
+		differ(s, "a completion came, and none should: %s", wcText((*pend)[0]))
 	case s.op == nothing:
-		return nil
+		return
 	case len(*pend) == 0:
-		return differ(s, "no completion came")
+		differ(s, "no completion came")
 	}
 	wc := (*pend)[0]
 	*pend = (*pend)[1:]
 	p.note(s, "completion %s", wcText(wc))
-	return p.compareWC(s, wc)
+	p.compareWC(s, wc)
 }
 
 func wcText(w peer.WC) string {
@@ -183,10 +139,10 @@ func wcText(w peer.WC) string {
 	return t
 }
 
-func (p *player) compareWC(s *step, wc peer.WC) error {
+func (p *player) compareWC(s *step, wc peer.WC) {
 	wanted := func(name string) bool { return name == anything || statuses[name] == wc.Status }
 	if !slices.ContainsFunc(strings.Split(s.op, "|"), wanted) {
-		return differ(s, "the status is %v, and not %s", wc.Status, s.op)
+		differ(s, "the status is %v, and not %s", wc.Status, s.op)
 	}
 	for _, f := range []struct {
 		key string
@@ -195,10 +151,8 @@ func (p *player) compareWC(s *step, wc peer.WC) error {
 		if s.arg(f.key) == nil {
 			continue
 		}
-		if why, err := p.compareNum(s.arg(f.key), f.got, f.key == "inv"); err != nil {
-			return err
-		} else if why != "" {
-			return differ(s, "%s", why)
+		if why := p.compareNum(s.arg(f.key), f.got, f.key == "inv"); why != "" {
+			differ(s, "%s", why)
 		}
 	}
 	for _, f := range []struct {
@@ -207,8 +161,7 @@ func (p *player) compareWC(s *step, wc peer.WC) error {
 		set  bool
 	}{{"imm", peer.WCFlagImm, true}, {"noimm", peer.WCFlagImm, false}, {"inv", peer.WCFlagInv, true}} {
 		if s.has(f.bare) && (wc.Flags&f.flag != 0) != f.set {
-			return differ(s, "the flags are %#x: not %s", wc.Flags, f.bare)
+			differ(s, "the flags are %#x: not %s", wc.Flags, f.bare)
 		}
 	}
-	return nil
 }

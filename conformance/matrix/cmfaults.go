@@ -31,27 +31,25 @@ const (
 	rejectPort = 7300
 )
 
-// cmFault is one row; it returns what was seen.
+// cmFault is one row; it returns what was seen. It ends if something fails: see [peer.Steps].
 type cmFault struct {
 	name   string
 	role   string // of the subject
 	family peer.Family
-	run    func(context.Context, peer.Family) (string, error)
+	run    func(context.Context, peer.Family) string
 }
 
 // CMFaults runs programs that use RDMA-CM into trouble. A killed original is missed at
-// once, since its kernel hangs up for it. A killed stand-in is missed only by who has
+// once, since its kernel hangs up for it. A killed stand-in is missed only by a side that has
 // something on its way to it: there is no sign of life on an idle connection.
 func (e *Env) CMFaults(ctx context.Context, subject, ref Host) error {
-	kill := func(server bool) func(context.Context, peer.Family) (string, error) {
-		return func(ctx context.Context, f peer.Family) (string, error) {
-			return killOriginal(ctx, f, subject, ref, server)
-		}
+	kill := func(server bool) func(context.Context, peer.Family) string {
+		return func(ctx context.Context, f peer.Family) string { return killOriginal(ctx, f, subject, ref, server) }
 	}
-	wrong := func(server, client Host) func(context.Context, peer.Family) (string, error) {
-		return func(ctx context.Context, f peer.Family) (string, error) { return wrongPort(ctx, f, server, client) }
+	wrong := func(server, client Host) func(context.Context, peer.Family) string {
+		return func(ctx context.Context, f peer.Family) string { return wrongPort(ctx, f, server, client) }
 	}
-	list := []cmFault{{"ib_write_bw -R, the server is killed", "server", peer.V4, func(ctx context.Context, _ peer.Family) (string, error) {
+	list := []cmFault{{"ib_write_bw -R, the server is killed", "server", peer.V4, func(ctx context.Context, _ peer.Family) string {
 		return killWritten(ctx, subject, ref)
 	}}}
 	for _, f := range []peer.Family{peer.V4, peer.V6} {
@@ -74,21 +72,21 @@ func (e *Env) CMLimits(ctx context.Context, ref Host) error {
 	var list []cmFault
 	for _, f := range []peer.Family{peer.V4, peer.V6} {
 		list = append(list,
-			cmFault{"refused, private data at its limit", "server", f, func(ctx context.Context, f peer.Family) (string, error) {
+			cmFault{"refused, private data at its limit", "server", f, func(ctx context.Context, f peer.Family) string {
 				return refuse(ctx, d.Device(), e.Subject.Addr(f), ref)
 			}},
-			cmFault{"private data at its limit", "client", f, func(ctx context.Context, f peer.Family) (string, error) {
+			cmFault{"private data at its limit", "client", f, func(ctx context.Context, f peer.Family) string {
 				return tooMuchPrivate(ctx, f, d.Device(), ref)
 			}})
 	}
 	list = append(list, cmFault{"management datagrams that nobody serves", "client", peer.V4,
-		func(ctx context.Context, f peer.Family) (string, error) { return unserved(ctx, f, d.Device(), ref) }})
+		func(ctx context.Context, f peer.Family) string { return unserved(ctx, f, d.Device(), ref) }})
 	times := 100
 	if e.Full {
 		times = 1000
 	}
 	list = append(list, cmFault{fmt.Sprintf("rping -s -P, connect and disconnect %d times in a row", times), "client", peer.V4,
-		func(ctx context.Context, f peer.Family) (string, error) {
+		func(ctx context.Context, f peer.Family) string {
 			return connectInARow(ctx, f, d.Device(), ref, times)
 		}})
 	return e.cmFaults(ctx, crowdTimeout, list)
@@ -104,11 +102,11 @@ func (e *Env) cmFaults(ctx context.Context, limit time.Duration, list []cmFault)
 		e.attempts(&row, 1, func() outcome {
 			limited, cancel := context.WithTimeout(ctx, limit)
 			defer cancel()
-			detail, err := f.run(limited, f.family)
-			if err != nil {
-				return outcome{detail: err.Error() + "\n" + detail, result: Fail, wrong: isWrong(err)}
+			o := outcome{result: Pass}
+			if err := peer.Steps(func() { o.detail = f.run(limited, f.family) }); err != nil {
+				o = outcome{detail: err.Error(), result: Fail, wrong: isWrong(err)}
 			}
-			return outcome{detail: detail, result: Pass}
+			return o
 		})
 		e.Report.Add(row)
 	}
@@ -124,27 +122,41 @@ func Start(ctx context.Context, h Host, tool string, args ...string) (Process, e
 	return h.Start(ctx, argv)
 }
 
+// mustStart starts a program that the caller kills.
+func mustStart(ctx context.Context, h Host, tool string, args ...string) Process {
+	return peer.Got(Start(ctx, h, tool, args...))
+}
+
+// mustServe starts one that listens on a port of RDMA-CM.
+func mustServe(ctx context.Context, h Host, port int, tool string, args ...string) Process {
+	s := mustStart(ctx, h, tool, args...)
+	if err := h.ListeningCM(ctx, s, port); err != nil {
+		s.Kill()
+		failWith(err, s)
+	}
+	return s
+}
+
+// failWith ends a row, and shows what processes have said last.
+func failWith(err error, ps ...Process) {
+	for _, p := range ps {
+		err = fmt.Errorf("%w\n%s", err, tail(p))
+	}
+	peer.Must(err)
+}
+
 // killOriginal kills the original at one end of an rping in the middle; the stand-in has
 // to end by itself. The stand-in's output says when the middle is: the original's stays in
 // its buffer.
-func killOriginal(ctx context.Context, f peer.Family, subject, ref Host, killServer bool) (string, error) {
+func killOriginal(ctx context.Context, f peer.Family, subject, ref Host, killServer bool) string {
 	server, client := subject, ref
 	if killServer {
 		server, client = ref, subject
 	}
 	at := server.Addr(f)
-	s, err := Start(ctx, server, "rping", "-s", "-v", "-a", at, "-S", "65535")
-	if err != nil {
-		return "", err
-	}
+	s := mustServe(ctx, server, rpingPort, "rping", "-s", "-v", "-a", at, "-S", "65535")
 	defer s.Kill()
-	if err := server.ListeningCM(ctx, s, rpingPort); err != nil {
-		return s.Output(), err
-	}
-	c, err := Start(ctx, client, "rping", "-c", "-v", "-a", at, "-S", "65535")
-	if err != nil {
-		return "", err
-	}
+	c := mustStart(ctx, client, "rping", "-c", "-v", "-a", at, "-S", "65535")
 	defer c.Kill()
 	victim, survivor := c, s
 	if killServer {
@@ -155,21 +167,12 @@ func killOriginal(ctx context.Context, f peer.Family, subject, ref Host, killSer
 }
 
 // killWritten kills the stand-in while the original writes to it.
-func killWritten(ctx context.Context, subject, ref Host) (string, error) {
+func killWritten(ctx context.Context, subject, ref Host) string {
 	// rxe takes 7 retries, the default, for any number (6.1, 6.12).
 	args := []string{"-R", "-F", "-D", "60", "--retry_count=3"}
-	s, err := Start(ctx, subject, "ib_write_bw", args...)
-	if err != nil {
-		return "", err
-	}
+	s := mustServe(ctx, subject, 0, "ib_write_bw", args...)
 	defer s.Kill()
-	if err := subject.ListeningCM(ctx, s, 0); err != nil {
-		return s.Output(), err
-	}
-	c, err := Start(ctx, ref, "ib_write_bw", append(args, subject.Addr(peer.V4))...)
-	if err != nil {
-		return "", err
-	}
+	c := mustStart(ctx, ref, "ib_write_bw", append(args, subject.Addr(peer.V4))...)
 	defer c.Kill()
 	// Behind this line there is but one message of the exchange until the first WRITE.
 	// The original of perftest says so, and then waits for the dead to hang up.
@@ -181,14 +184,14 @@ const writing = time.Second
 
 // killAndWait kills the victim when the watched program has said a certain word, and waits
 // until the survivor notices, which is when it says one of some others.
-func killAndWait(ctx context.Context, victim, survivor, watched Process, word string, notices ...string) (string, error) {
+func killAndWait(ctx context.Context, victim, survivor, watched Process, word string, notices ...string) string {
 	err := Poll(ctx, watched, func() (bool, error) { return strings.Contains(watched.Output(), word), nil })
 	if err != nil {
-		return tail(victim) + "\n" + tail(survivor), fmt.Errorf("before the kill: %w", err)
+		failWith(fmt.Errorf("before the kill: %w", err), victim, survivor)
 	}
 	select {
 	case <-survivor.Done():
-		return tail(victim) + "\n" + tail(survivor), errors.New("an end has come before the kill")
+		failWith(errors.New("an end has come before the kill"), victim, survivor)
 	case <-time.After(writing):
 	}
 	victim.Kill()
@@ -199,13 +202,13 @@ func killAndWait(ctx context.Context, victim, survivor, watched Process, word st
 	err = endOrSaid(ctx, survivor, noticed)
 	switch {
 	case err != nil:
-		return tail(survivor), fmt.Errorf("the other end does not notice: %w", err)
+		failWith(fmt.Errorf("the other end does not notice: %w", err), survivor)
 	case !noticed():
-		return tail(survivor), fmt.Errorf("the other end ends for another reason (%v), and says none of %q", survivor.Wait(), notices)
+		failWith(fmt.Errorf("the other end ends for another reason (%v), and says none of %q", survivor.Wait(), notices), survivor)
 	case crashed(survivor):
-		return tail(survivor), errors.New("the other end crashes")
+		failWith(errors.New("the other end crashes"), survivor)
 	}
-	return fmt.Sprintf("the other end noticed after %.1fs", time.Since(killedAt).Seconds()), nil
+	return fmt.Sprintf("the other end noticed after %.1fs", time.Since(killedAt).Seconds())
 }
 
 // endOrSaid waits for the end of a program. An original (rdma-core 44) may say what it has to, and then wait for ever.
@@ -235,28 +238,20 @@ func tail(p Process) string {
 }
 
 // wrongPort connects to a port that nobody listens on.
-func wrongPort(ctx context.Context, f peer.Family, server, client Host) (string, error) {
-	s, err := Start(ctx, server, "rping", "-s", "-a", server.Addr(f))
-	if err != nil {
-		return "", err
-	}
+func wrongPort(ctx context.Context, f peer.Family, server, client Host) string {
+	s := mustServe(ctx, server, rpingPort, "rping", "-s", "-a", server.Addr(f))
 	defer s.Kill()
-	if err := server.ListeningCM(ctx, s, rpingPort); err != nil {
-		return s.Output(), err
-	}
-	c, err := Start(ctx, client, "rping", "-c", "-a", server.Addr(f), "-p", strconv.Itoa(nobodyPort))
-	if err != nil {
-		return "", err
-	}
+	c := mustStart(ctx, client, "rping", "-c", "-a", server.Addr(f), "-p", strconv.Itoa(nobodyPort))
 	defer c.Kill()
 	told := func() bool { return nobodyListens.MatchString(c.Output()) }
-	if err := endOrSaid(ctx, c, told); err != nil {
-		return tail(c), err
+	err := endOrSaid(ctx, c, told)
+	if err == nil && (!told() || crashed(c)) {
+		err = errors.New("the client was not told that nobody listens")
 	}
-	if !told() || crashed(c) {
-		return tail(c), errors.New("the client was not told that nobody listens")
+	if err != nil {
+		failWith(err, c)
 	}
-	return nobodyListens.FindString(c.Output()), nil
+	return nobodyListens.FindString(c.Output())
 }
 
 // nobodyListens is what rping says of a REJ with reason 8, invalid service ID; the original
@@ -265,111 +260,71 @@ var nobodyListens = regexp.MustCompile(`RDMA_CM_EVENT_REJECTED, error:? 8\b`)
 
 // refuse refuses a client of the other side with as much private data as fits, after
 // more than that.
-func refuse(ctx context.Context, dev *verbs.Device, local netip.Addr, ref Host) (string, error) {
-	ch, err := rdmacm.CreateEventChannel(dev)
-	if err != nil {
-		return "", err
-	}
+func refuse(ctx context.Context, dev *verbs.Device, local netip.Addr, ref Host) string {
+	ch := peer.Got(rdmacm.CreateEventChannel(dev))
 	defer ch.Close()
-	l, err := rdmacm.CreateID(ch, rdmacm.PortSpaceTCP)
-	if err != nil {
-		return "", err
-	}
+	l := peer.Got(rdmacm.CreateID(ch, rdmacm.PortSpaceTCP))
 	defer l.Close()
-	if err := l.BindAddr(netip.AddrPortFrom(local, rejectPort)); err != nil {
-		return "", err
-	}
-	if err := l.Listen(rdmacm.ListenLimits{}); err != nil {
-		return "", err
-	}
-	c, err := Start(ctx, ref, "rping", "-c", "-a", local.String(), "-p", strconv.Itoa(rejectPort))
-	if err != nil {
-		return "", err
-	}
+	peer.Must(l.BindAddr(netip.AddrPortFrom(local, rejectPort)))
+	peer.Must(l.Listen(rdmacm.ListenLimits{}))
+	c := mustStart(ctx, ref, "rping", "-c", "-a", local.String(), "-p", strconv.Itoa(rejectPort))
 	defer c.Kill()
 	e, err := ch.Get(ctx)
 	if err != nil {
-		return tail(c), err
+		failWith(err, c)
 	}
 	defer e.ID.Close()
 	if e.Type != rdmacm.EventConnectRequest || len(e.PrivateData) != rdmacm.MaxConnectPrivate {
-		return "", fmt.Errorf("%v with %d bytes instead of a request with %d", e.Type, len(e.PrivateData), rdmacm.MaxConnectPrivate)
+		peer.Must(fmt.Errorf("%v with %d bytes instead of a request with %d", e.Type, len(e.PrivateData), rdmacm.MaxConnectPrivate))
 	}
 	fill := func(n int) []byte { return bytes.Repeat([]byte{0xA5}, n) }
 	p := rdmacm.DefaultConnParam()
 	p.QPN, p.PrivateData = 1234, fill(rdmacm.MaxAcceptPrivate+1)
 	if e.ID.Accept(&p) == nil || e.ID.Reject(fill(rdmacm.MaxRejectPrivate+1)) == nil {
-		return "", errors.New("private data that is too long was taken")
+		peer.Must(errors.New("private data that is too long was taken"))
 	}
-	if err := e.ID.Reject(fill(rdmacm.MaxRejectPrivate)); err != nil {
-		return "", err
-	}
+	peer.Must(e.ID.Reject(fill(rdmacm.MaxRejectPrivate)))
 	if err := Poll(ctx, nil, func() (bool, error) { return strings.Contains(c.Output(), "RDMA_CM_EVENT_REJECTED, error 28"), nil }); err != nil {
-		return tail(c), fmt.Errorf("the client was not told: %w", err)
+		failWith(fmt.Errorf("the client was not told: %w", err), c)
 	}
-	return lastLine(c.Output()), nil
+	return lastLine(c.Output())
 }
 
 // tooMuchPrivate connects with as much private data as fits, after more than that.
-func tooMuchPrivate(ctx context.Context, f peer.Family, dev *verbs.Device, ref Host) (string, error) {
-	s, err := Start(ctx, ref, "rping", "-s", "-a", ref.Addr(f))
-	if err != nil {
-		return "", err
-	}
+func tooMuchPrivate(ctx context.Context, f peer.Family, dev *verbs.Device, ref Host) string {
+	s := mustServe(ctx, ref, rpingPort, "rping", "-s", "-a", ref.Addr(f))
 	defer s.Kill()
-	if err := ref.ListeningCM(ctx, s, rpingPort); err != nil {
-		return tail(s), err
-	}
-	ch, err := rdmacm.CreateEventChannel(dev)
-	if err != nil {
-		return "", err
-	}
+	ch := peer.Got(rdmacm.CreateEventChannel(dev))
 	defer ch.Close()
-	id, err := rdmacm.CreateID(ch, rdmacm.PortSpaceTCP)
-	if err != nil {
-		return "", err
-	}
+	id := peer.Got(rdmacm.CreateID(ch, rdmacm.PortSpaceTCP))
 	defer id.Close()
-	to := netip.AddrPortFrom(netip.MustParseAddr(ref.Addr(f)), rpingPort)
-	if err := id.ResolveAddr(netip.AddrPort{}, to); err != nil {
-		return "", err
-	}
-	if err := id.ResolveRoute(); err != nil {
-		return "", err
-	}
+	peer.Must(id.ResolveAddr(netip.AddrPort{}, netip.AddrPortFrom(netip.MustParseAddr(ref.Addr(f)), rpingPort)))
+	peer.Must(id.ResolveRoute())
 	p := rdmacm.DefaultConnParam()
 	p.QPN, p.StartingPSN, p.PrivateData = 1234, 5678, make([]byte, rdmacm.MaxConnectPrivate+1)
 	if err := id.Connect(&p); !errors.Is(err, roce.ErrInvalidAttr) {
-		return "", fmt.Errorf("private data that is too long: %v", err)
+		peer.Must(fmt.Errorf("private data that is too long: %v", err))
 	}
 	p.PrivateData = p.PrivateData[:rdmacm.MaxConnectPrivate]
-	if err := id.Connect(&p); err != nil {
-		return "", err
-	}
+	peer.Must(id.Connect(&p))
 	for {
 		e, err := ch.Get(ctx)
 		switch {
 		case err != nil:
-			return tail(s), err
+			failWith(err, s)
 		case e.Type == rdmacm.EventConnectResponse:
-			return fmt.Sprintf("accepted with %d bytes", len(e.PrivateData)), nil
+			return fmt.Sprintf("accepted with %d bytes", len(e.PrivateData))
 		case e.Type != rdmacm.EventAddrResolved && e.Type != rdmacm.EventRouteResolved:
-			return tail(s), fmt.Errorf("%v: %v", e.Type, e.Err)
+			failWith(fmt.Errorf("%v: %v", e.Type, e.Err), s)
 		}
 	}
 }
 
 // connectInARow connects to a program of the other side and hangs up, again and again; none
 // may fail, and nothing may be left behind.
-func connectInARow(ctx context.Context, f peer.Family, dev *verbs.Device, ref Host, times int) (string, error) {
-	s, err := Start(ctx, ref, "rping", "-s", "-P", "-a", ref.Addr(f))
-	if err != nil {
-		return "", err
-	}
+func connectInARow(ctx context.Context, f peer.Family, dev *verbs.Device, ref Host, times int) string {
+	s := mustServe(ctx, ref, rpingPort, "rping", "-s", "-P", "-a", ref.Addr(f))
 	defer s.Kill()
-	if err := ref.ListeningCM(ctx, s, rpingPort); err != nil {
-		return tail(s), err
-	}
 	d := roce.Dialer{ConnConfig: roce.ConnConfig{Device: dev}}
 	to := netip.AddrPortFrom(netip.MustParseAddr(ref.Addr(f)), rpingPort)
 	began, before := time.Now(), dev.MemCounts()
@@ -379,11 +334,11 @@ func connectInARow(ctx context.Context, f peer.Family, dev *verbs.Device, ref Ho
 			err = c.Close()
 		}
 		if err != nil {
-			return tail(s), fmt.Errorf("connection %d: %w", i+1, err)
+			failWith(fmt.Errorf("connection %d: %w", i+1, err), s)
 		}
 	}
 	if after := dev.MemCounts(); after != before {
-		return tail(s), fmt.Errorf("left behind: %+v, and before it was %+v", after, before)
+		failWith(fmt.Errorf("left behind: %+v, and before it was %+v", after, before), s)
 	}
-	return fmt.Sprintf("%.1f ms each", float64(time.Since(began).Microseconds())/1000/float64(times)), nil
+	return fmt.Sprintf("%.1f ms each", float64(time.Since(began).Microseconds())/1000/float64(times))
 }

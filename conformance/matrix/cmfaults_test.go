@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goroce/goroce/conformance/peer"
 )
 
 // What a survivor says tells that it noticed; its end alone does not.
@@ -31,7 +33,7 @@ func TestKillAndWait(t *testing.T) {
 				require.NoError(t, err)
 				survivor, err := script{after: 5 * time.Second, out: c.out, err: errors.New("exit status 1")}.Start(ctx, nil)
 				require.NoError(t, err)
-				_, err = killAndWait(ctx, victim, survivor, survivor, running, "DISCONNECT EVENT")
+				err = peer.Steps(func() { killAndWait(ctx, victim, survivor, survivor, running, "DISCONNECT EVENT") })
 				if c.want == "" {
 					require.NoError(t, err)
 					return

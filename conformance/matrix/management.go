@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/goroce/goroce/conformance/peer"
 	"github.com/goroce/goroce/ib"
@@ -33,91 +34,66 @@ var managementProbes = []struct {
 // unserved sends the probes to QP 1 of the other side and compares what comes back with
 // what this side would say. Behind each goes one that is always answered: when its
 // answer comes, that of the probe will not.
-func unserved(ctx context.Context, f peer.Family, dev *verbs.Device, ref Host) (string, error) {
-	pd, err := dev.AllocPD()
-	if err != nil {
-		return "", err
-	}
+func unserved(ctx context.Context, f peer.Family, dev *verbs.Device, ref Host) string {
+	pd := peer.Got(dev.AllocPD())
 	defer pd.Close()
-	cq, err := dev.CreateCQ(16, nil)
-	if err != nil {
-		return "", err
-	}
+	cq := peer.Got(dev.CreateCQ(16, nil))
 	defer cq.Close()
 	buf := make([]byte, 4096)
-	mr, err := pd.RegisterMR(buf, verbs.LocalWrite, nil)
-	if err != nil {
-		return "", err
-	}
+	mr := peer.Got(pd.RegisterMR(buf, verbs.LocalWrite, nil))
 	defer mr.Close()
-	qp, err := pd.CreateQP(verbs.QPInitAttr{Type: verbs.UD, SendCQ: cq})
-	if err != nil {
-		return "", err
-	}
+	qp := peer.Got(pd.CreateQP(verbs.QPInitAttr{Type: verbs.UD, SendCQ: cq}))
 	defer qp.Close()
-	if err := qp.Activate(ib.QKeyGSI); err != nil {
-		return "", err
-	}
-	ah, err := pd.CreateAHTo(ib.GIDFromAddr(netip.MustParseAddr(ref.Addr(f))))
-	if err != nil {
-		return "", err
-	}
+	peer.Must(qp.Activate(ib.QKeyGSI))
+	ah := peer.Got(pd.CreateAHTo(ib.GIDFromAddr(netip.MustParseAddr(ref.Addr(f)))))
 	defer ah.Close()
 	tid := mad.TID(0)
-	ask := func(h mad.Header) ([]byte, error) {
+	ask := func(h mad.Header) []byte {
 		tid++
 		h.BaseVersion, h.TID = 1, tid
 		out, at := int(tid)%4*mad.Bytes, 2048+int(tid)%4*512 // no more than two are on their way
 		h.Put((*[mad.Bytes]byte)(buf[out:]))
-		if err := qp.PostRecv(&verbs.RecvWR{ID: uint64(at), SGList: []verbs.SGE{mr.SGE(at, 512)}}); err != nil {
-			return nil, err
-		}
-		return append([]byte(nil), buf[out:out+mad.Bytes]...), qp.PostSend(&verbs.SendWR{
+		peer.Must(qp.PostRecv(&verbs.RecvWR{ID: uint64(at), SGList: []verbs.SGE{mr.SGE(at, 512)}}))
+		asked := slices.Clone(buf[out : out+mad.Bytes])
+		peer.Must(qp.PostSend(&verbs.SendWR{
 			Opcode: verbs.WRSend, SGList: []verbs.SGE{mr.SGE(out, mad.Bytes)}, AH: ah, RemoteQPN: ib.QPNGSI, RemoteQKey: ib.QKeyGSI,
-		})
+		}))
+		return asked
 	}
-	answer := func() (b []byte, h mad.Header, err error) {
+	answer := func() (b []byte, h mad.Header) {
 		var wc [1]verbs.WC
 		for wc[0].Opcode&verbs.WCRecv == 0 {
-			if _, err := cq.Wait(ctx, wc[:]); err != nil {
-				return nil, h, err
-			}
+			peer.Got(cq.Wait(ctx, wc[:]))
 		}
 		b = append(b, buf[int(wc[0].ID)+ib.GRHBytes:][:wc[0].ByteLen-ib.GRHBytes]...)
 		if _, bad := mad.Parse(b, &h); bad != mad.OK {
-			return nil, h, bad
+			peer.Must(bad)
 		}
-		return b, h, nil
+		return b, h
 	}
 	said := ""
 	for _, p := range managementProbes {
-		asked, err := ask(p.h)
-		if err != nil {
-			return said, err
-		}
-		if _, err := ask(managementProbes[0].h); err != nil {
-			return said, err
-		}
-		got, h, err := answer()
-		if err != nil {
-			return said, fmt.Errorf("%s: %w", p.name, err)
-		}
-		var want [mad.Bytes]byte
-		wanted := mad.Unserved(asked, &want)
-		if answered := h.TID == tid-1; answered != wanted {
-			return said, fmt.Errorf("%s: answered %t, and this side would %t", p.name, answered, wanted)
-		} else if answered {
-			if string(got) != string(want[:]) {
-				return said, fmt.Errorf("%s: answered %x\ninstead of %x", p.name, got, want)
+		if err := peer.Steps(func() {
+			asked := ask(p.h)
+			ask(managementProbes[0].h)
+			got, h := answer()
+			var want [mad.Bytes]byte
+			wanted := mad.Unserved(asked, &want)
+			if answered := h.TID == tid-1; answered != wanted {
+				peer.Must(fmt.Errorf("answered %t, and this side would %t", answered, wanted))
+			} else if answered {
+				if string(got) != string(want[:]) {
+					peer.Must(fmt.Errorf("answered %x\ninstead of %x", got, want))
+				}
+				said += p.name + ", "
+				_, h = answer()
 			}
-			said += p.name + ", "
-			if _, h, err = answer(); err != nil {
-				return said, err
+			if h.TID != tid {
+				peer.Must(errors.New("an answer to something else"))
 			}
-		}
-		if h.TID != tid {
-			return said, errors.New("an answer to something else")
+		}); err != nil {
+			peer.Must(fmt.Errorf("%s: %w (answered: %s)", p.name, err, said))
 		}
 	}
-	return "answered with status 0x0c: " + said + "nothing else", nil
+	return "answered with status 0x0c: " + said + "nothing else"
 }

@@ -26,21 +26,32 @@ var wcOps = map[peer.Opcode]int{
 // transfer does one operation of the requester and checks everything that both sides can
 // see of it.
 func (c *conn) transfer(op peer.Opcode, size int) error {
-	switch op {
-	case peer.OpSend, peer.OpSendImm, peer.OpSendInv:
-		return c.send(op, size)
-	case peer.OpWrite, peer.OpWriteImm:
-		return c.write(op, size)
-	case peer.OpRead:
-		return c.read(size)
-	case peer.OpFetchAdd, peer.OpCmpSwap:
-		return c.atomic(op)
-	case peer.OpAtomicWrite:
-		return c.atomicWrite()
-	case peer.OpFlush:
-		return c.flush(size)
-	}
-	return fmt.Errorf("no check for %v", op)
+	return peer.Steps(func() {
+		switch op {
+		case peer.OpSend, peer.OpSendImm, peer.OpSendInv:
+			c.send(op, size)
+		case peer.OpWrite, peer.OpWriteImm:
+			c.write(op, size)
+		case peer.OpRead:
+			c.read(size)
+		case peer.OpFetchAdd, peer.OpCmpSwap:
+			c.atomic(op)
+		case peer.OpAtomicWrite:
+			c.atomicWrite()
+		case peer.OpFlush:
+			c.flush(size)
+		default:
+			peer.Must(fmt.Errorf("no check for %v", op))
+		}
+	})
+}
+
+// carryOut posts a request that takes the PSNs of a message of size bytes, and waits for its completion.
+func (c *conn) carryOut(wr peer.SendWR, size int) {
+	wr.Flags = peer.FlagSignaled
+	peer.Must(c.rq.PostSend(wr))
+	c.advance(size)
+	peer.Must(c.sendDone(wr.Op, wr.ID))
 }
 
 // place fills the source range on one side, and the whole target range with its guards on
@@ -54,15 +65,27 @@ func place(src peer.MR, dst peer.MR, off, size int, seed uint64) error {
 
 // verify checks the target: the data where it belongs and the guards untouched.
 func verify(dst peer.MR, off, size int, seed uint64) error {
-	for _, r := range []struct {
-		off, n, base int
-		seed         uint64
-		what         string
-	}{
-		{off - guard, guard, 0, seed + 1, "guard before the data"},
-		{off, size, 0, seed, "data"},
-		{off + size, guard, guard + size, seed + 1, "guard after the data"},
-	} {
+	return verifyParts(dst, partsOf(off, size, seed))
+}
+
+// part is a part of a target, and which part of a pattern it has.
+type part struct {
+	what         string
+	off, n, base int
+	seed         uint64
+}
+
+// partsOf are a guard, the data, and a guard.
+func partsOf(off, size int, seed uint64) []part {
+	return []part{
+		{"guard before the data", off - guard, guard, 0, seed + 1},
+		{"data", off, size, 0, seed},
+		{"guard after the data", off + size, guard, guard + size, seed + 1},
+	}
+}
+
+func verifyParts(dst peer.MR, parts []part) error {
+	for _, r := range parts {
 		bad, err := dst.Check(r.off, r.n, r.seed, r.base)
 		if err != nil {
 			return err

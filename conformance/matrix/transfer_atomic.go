@@ -12,20 +12,15 @@ import (
 func word(v uint64) []byte { return binary.LittleEndian.AppendUint64(nil, v) }
 
 // expectWord checks 8 bytes of a region.
-func expectWord(mr peer.MR, off int, want uint64, what string) error {
-	b, err := mr.Read(off, 8)
-	if err != nil {
-		return err
+func expectWord(mr peer.MR, off int, want uint64, what string) {
+	if got := binary.LittleEndian.Uint64(peer.Got(mr.Read(off, 8))); got != want {
+		peer.Must(fmt.Errorf("%s is %#x, want %#x", what, got, want))
 	}
-	if got := binary.LittleEndian.Uint64(b); got != want {
-		return fmt.Errorf("%s is %#x, want %#x", what, got, want)
-	}
-	return nil
 }
 
 // atomic does an atomic three times: with a carry through all bytes, and for CMP_SWAP
 // with a comparison that fails.
-func (c *conn) atomic(op peer.Opcode) error {
+func (c *conn) atomic(op peer.Opcode) {
 	for _, x := range []struct{ before, arg, swap, after uint64 }{
 		{0x00ffffffffffffff, 1, 0xfeedfacecafebeef, 0},
 		{0xfffffffffffffffe, 0x8000000000000003, 1, 0},
@@ -40,55 +35,28 @@ func (c *conn) atomic(op peer.Opcode) error {
 		} else {
 			x.after = x.before
 		}
-		if err := place(c.req.arena, c.rsp.arena, atomicOff, 8, seed); err != nil {
-			return err
-		}
-		if err := c.rsp.arena.Write(atomicOff, word(x.before)); err != nil {
-			return err
-		}
-		err := c.rq.PostSend(peer.SendWR{
-			ID: seed, Op: op, Flags: peer.FlagSignaled, SGL: []peer.SGE{{MR: c.req.arena, Off: atomicOff, Len: 8}},
+		peer.Must(place(c.req.arena, c.rsp.arena, atomicOff, 8, seed))
+		peer.Must(c.rsp.arena.Write(atomicOff, word(x.before)))
+		c.carryOut(peer.SendWR{
+			ID: seed, Op: op, SGL: []peer.SGE{{MR: c.req.arena, Off: atomicOff, Len: 8}},
 			RemoteAddr: c.rsp.arena.Addr() + atomicOff, RKey: c.rsp.arena.RKey(), CompareAdd: x.arg, Swap: x.swap,
-		})
-		if err != nil {
-			return err
-		}
-		c.advance(0)
-		if err := c.sendDone(op, seed); err != nil {
-			return err
-		}
-		if err := expectWord(c.req.arena, atomicOff, x.before, "the value returned"); err != nil {
-			return err
-		}
-		if err := expectWord(c.rsp.arena, atomicOff, x.after, "the value in memory"); err != nil {
-			return err
-		}
+		}, 0)
+		expectWord(c.req.arena, atomicOff, x.before, "the value returned")
+		expectWord(c.rsp.arena, atomicOff, x.after, "the value in memory")
 		for _, g := range []struct{ off, base int }{{atomicOff - guard, 0}, {atomicOff + 8, guard + 8}} {
 			if bad, err := c.rsp.arena.Check(g.off, guard, seed+1, g.base); err != nil || bad >= 0 {
-				return fmt.Errorf("guard byte %d beside the word changed (%v)", bad, err)
+				peer.Must(fmt.Errorf("guard byte %d beside the word changed (%v)", bad, err))
 			}
 		}
 	}
-	return nil
 }
 
-func (c *conn) atomicWrite() error {
+func (c *conn) atomicWrite() {
 	seed := c.nextSeed()
-	if err := c.rsp.arena.Fill(atomicOff-guard, 8+2*guard, seed+1, 0); err != nil {
-		return err
-	}
+	peer.Must(c.rsp.arena.Fill(atomicOff-guard, 8+2*guard, seed+1, 0))
 	var v [8]byte
 	peer.FillPattern(v[:], seed, 0)
-	err := c.rq.PostSend(peer.SendWR{
-		ID: seed, Op: peer.OpAtomicWrite, Flags: peer.FlagSignaled, Value: v,
-		RemoteAddr: c.rsp.arena.Addr() + atomicOff, RKey: c.rsp.arena.RKey(),
-	})
-	if err != nil {
-		return err
-	}
-	c.advance(0)
-	if err := c.sendDone(peer.OpAtomicWrite, seed); err != nil {
-		return err
-	}
-	return verify(c.rsp.arena, atomicOff, 8, seed)
+	dst := c.rsp.arena
+	c.carryOut(peer.SendWR{ID: seed, Op: peer.OpAtomicWrite, Value: v, RemoteAddr: dst.Addr() + atomicOff, RKey: dst.RKey()}, 0)
+	peer.Must(verify(c.rsp.arena, atomicOff, 8, seed))
 }

@@ -56,7 +56,7 @@ const (
 	defaultRNRRetry = 7
 	defaultHopLimit = 64
 
-	// defaultMinRNRTimer is 0.64 ms. Code 0, which many programs leave in place, is 655 ms.
+	// defaultMinRNRTimer is 0.64 ms. A peer that counts its tries gets 655 ms, as from a kernel.
 	defaultMinRNRTimer ib.RNRCode = 12
 
 	// maxRdAtomic is the most READs and atomics outstanding on a connection.

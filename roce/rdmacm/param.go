@@ -43,9 +43,10 @@ type ConnParam struct {
 
 	// Parameters that librdmacm lacks; 0 is the default.
 
-	AckTimeout  ib.TimeoutCode // of both ends, proposed by Connect: 16, 268 ms
-	MinRNRTimer ib.RNRCode     // what this side asks for when it has no receive posted: 12, 0.64 ms
-	MTU         ib.MTU         // path MTU, proposed by Connect: the port's
+	AckTimeout ib.TimeoutCode // of both ends, proposed by Connect: 16, 268 ms
+	// Of a peer that finds no receive posted here: 0.64 ms if it tries for ever, else 0, 655 ms.
+	MinRNRTimer ib.RNRCode
+	MTU         ib.MTU // path MTU, proposed by Connect: the port's
 	// Access is what the peer may do; 0 is WRITE, plus READ, atomics and FLUSH of either kind if
 	// there are ResponderResources.
 	Access verbs.Access
@@ -76,7 +77,7 @@ func (p *ConnParam) withDefaults(s *shard.Shard) ConnParam {
 	if q.AckTimeout == 0 {
 		q.AckTimeout = defaultCMTimeout
 	}
-	if q.MinRNRTimer == 0 {
+	if q.MinRNRTimer == 0 && q.RNRRetryCount == defaultRNRRetry {
 		q.MinRNRTimer = defaultMinRNRTimer
 	}
 	if mtu := s.ActiveMTU(); q.MTU == 0 || q.MTU > mtu {

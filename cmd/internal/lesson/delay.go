@@ -28,7 +28,7 @@ func delayed() lesson {
 			{name: "kib", def: 2048, min: 512, max: 4096, help: "KiB that A writes"},
 		},
 		cfg:  slowLast,
-		play: playDelayed,
+		warm: true, play: playDelayed,
 		questions: []question{
 			{"Nobody marks and nobody tells. Does A lose packets nevertheless?", func(r *run) string {
 				other, err := r.l.perform(values{"control": 1 - r.v["control"], "rate": r.v["rate"], "target": r.v["target"], "kib": r.v["kib"]})
@@ -61,9 +61,6 @@ func slowLast(v values) stage.Config {
 
 // playDelayed writes over it.
 func playDelayed(r *run) error {
-	if err := r.warm(); err != nil {
-		return err
-	}
 	r.said = nil
 	err := r.do(r.s.Write(0, r.v["kib"]<<10))
 	peak := 0

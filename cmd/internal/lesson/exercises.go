@@ -21,8 +21,8 @@ func exercises() []lesson {
 				{name: "timeout", def: 14, min: 10, max: 20, help: "the code of A's ACK timeout: 14 is 67 ms, each step doubles it"},
 				{name: "retries", def: 3, min: 0, max: 7, help: "how often A sends again (retry_cnt)"},
 			},
-			cfg: cutConfig,
-			play: func(r *run) error {
+			cfg:  cutConfig,
+			warm: true, play: func(r *run) error {
 				r.v["back"] = 900
 				defer delete(r.v, "back")
 				return playCut(r)
@@ -122,11 +122,8 @@ func exercises() []lesson {
 				{name: "seed", def: 1, min: 1, max: 1_000_000, help: "of the capture"},
 			},
 			view: func(values) stage.View { return stage.At1 },
-			play: func(r *run) error {
+			warm: true, play: func(r *run) error {
 				rng := rand.New(rand.NewPCG(uint64(r.v["seed"]), 0))
-				if err := r.warm(); err != nil {
-					return err
-				}
 				n := 6 + rng.IntN(6)
 				r.lose(0, first.Add(1+rng.IntN(n-2)))
 				return r.do(r.s.Write(0, n*1024))
@@ -161,10 +158,7 @@ func exercises() []lesson {
 			params: []param{
 				{name: "fence", def: 0, min: 0, max: 4, help: "the request that has the fence; 0: none"},
 			},
-			play: func(r *run) error {
-				if err := r.warm(); err != nil {
-					return err
-				}
+			warm: true, play: func(r *run) error {
 				copy(r.b(), "new data")
 				copy(r.s.Hosts[0].MR.Bytes(), "old data")
 				wrs := []verbs.SendWR{r.word(verbs.WRRead, 0, 0), r.word(verbs.WRWrite, 64, 8), r.word(verbs.WRWrite, 0, 16), r.word(verbs.WRFetchAdd, 72, 24)}

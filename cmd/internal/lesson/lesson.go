@@ -51,6 +51,7 @@ type lesson struct {
 	text        string
 	params      []param
 	cfg         func(v values) stage.Config
+	warm        bool // before play A sends three WRITEs, by which it learns how long a round trip is
 	play        func(r *run) error
 	selective   bool                         // the devices may repeat selectively; else they go back, as the specification has it
 	turns       func(v values) bool          // play starts goroutines, which take turns on the network
@@ -144,7 +145,12 @@ func (l *lesson) on(cfg stage.Config, v values) (*run, error) {
 		return nil, err
 	}
 	r := &run{l: l, v: v, s: s}
-	err = l.play(r)
+	if l.warm {
+		err = r.warm()
+	}
+	if err == nil {
+		err = l.play(r)
+	}
 	if e := s.Close(); err == nil {
 		err = e
 	}

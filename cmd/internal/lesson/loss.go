@@ -21,10 +21,7 @@ func loss() []lesson {
 			name: "loss", title: "A lost packet: go back N", after: []string{"order"},
 			text:   `The packets of a connection are numbered (PSN). If one is missing, the responder drops all that come behind it, and sends a sequence NAK with the number it expects. The requester goes back to it and sends everything from there on again. Here a packet of a WRITE is lost.`,
 			params: []param{{name: "packets", def: 8, min: 1, max: 64, help: "packets of 1024 bytes that A writes"}, {name: "lost", def: 2, min: 0, max: 63, help: "which of them is lost, from 0", refuse: notThere("lost", "packets")}},
-			play: func(r *run) error {
-				if err := r.warm(); err != nil {
-					return err
-				}
+			warm:   true, play: func(r *run) error {
 				r.lose(0, first.Add(r.v["lost"]))
 				return r.do(r.s.Write(0, r.v["packets"]*1024))
 			},
@@ -55,10 +52,7 @@ func loss() []lesson {
 				{name: "view", def: 1, min: 0, max: 1, help: "where the capture is taken: 0 on host A, 1 on host B"},
 			},
 			view: func(v values) stage.View { return stage.View(v["view"]) },
-			play: func(r *run) error {
-				if err := r.warm(); err != nil {
-					return err
-				}
+			warm: true, play: func(r *run) error {
 				r.delay(first.Add(r.v["late"]))
 				err := r.do(r.s.Write(0, r.v["packets"]*1024))
 				r.s.Net.RunFor(time.Millisecond)
@@ -89,10 +83,7 @@ func loss() []lesson {
 			cfg: func(v values) stage.Config {
 				return stage.Config{Tuning: [2]transport.Tuning{1: {GoBackN: v["keep"] == 0}}}
 			},
-			play: func(r *run) error {
-				if err := r.warm(); err != nil {
-					return err
-				}
+			warm: true, play: func(r *run) error {
 				before := 0
 				for i := range 2 {
 					r.lose(0, first.Add(i*r.v["packets"]+r.v["lost"]))
@@ -122,10 +113,7 @@ func loss() []lesson {
 			text:   `If the ACK is lost, the requester cannot know whether the request was. It sends the request again, and the responder sees from the PSN that it has carried it out: a duplicate is acknowledged, and not done again. From A the two losses look the same, and roce explain says so. Look at the same run from host B with view=1.`,
 			params: []param{{name: "view", def: 0, min: 0, max: 1, help: "where the capture is taken: 0 on host A, 1 on host B"}, {name: "request", def: 0, min: 0, max: 1, help: "1: the request is lost, and not the ACK"}},
 			view:   func(v values) stage.View { return stage.View(v["view"]) },
-			play: func(r *run) error {
-				if err := r.warm(); err != nil {
-					return err
-				}
+			warm:   true, play: func(r *run) error {
 				r.lose(1-r.v["request"], first)
 				err := r.do(r.s.Write(0, 64))
 				r.say("B counted %d duplicates.", r.s.Hosts[1].Device.Counters().DuplicateRequest)
@@ -146,10 +134,7 @@ func loss() []lesson {
 				}
 				return ""
 			}}},
-			play: func(r *run) error {
-				if err := r.warm(); err != nil {
-					return err
-				}
+			warm: true, play: func(r *run) error {
 				if r.v["lost"] >= 0 {
 					r.lose(1, first.Add(r.v["lost"]))
 				}
@@ -168,10 +153,7 @@ func loss() []lesson {
 			name: "atomic", title: "An atomic that is repeated is done once", after: []string{"ack", "read"},
 			text:   `FETCH_ADD changes memory and answers with the old value. If that answer is lost, the requester must ask again, and doing the addition again would be wrong. So a responder remembers the results of its last atomics, and answers a repeated one from memory.`,
 			params: []param{{name: "add", def: 5, min: 0, max: 1000, help: "what is added"}, {name: "lost", def: 1, min: 0, max: 5, help: "how often the answer is lost"}},
-			play: func(r *run) error {
-				if err := r.warm(); err != nil {
-					return err
-				}
+			warm:   true, play: func(r *run) error {
 				if n := r.v["lost"]; n > 0 {
 					r.s.Hosts[1].Faults.Add(fault.Rule{Action: fault.Drop, Opcode: ib.RCAtomicAck, HasOpcode: true, Times: n})
 				}
@@ -220,7 +202,7 @@ func loss() []lesson {
 				{name: "retries", def: 3, min: 0, max: 7, help: "how often A sends again (retry_cnt)"},
 				{name: "back", def: 0, min: 0, max: 10_000, help: "milliseconds after which the network is back; 0 for never"},
 			},
-			cfg: cutConfig, play: playCut,
+			cfg: cutConfig, warm: true, play: playCut,
 			questions: []question{
 				{"How long does A try?", func(r *run) string {
 					return fmt.Sprintf("%.1f ms: %s. %d retries of %.1f ms, and the first try, add up to %.1f ms at least.", float64(r.tookNs)/1e6, r.wcs[0].Status, r.v["retries"],
@@ -243,9 +225,6 @@ func cutConfig(v values) stage.Config {
 
 // playCut writes while the network is cut.
 func playCut(r *run) error {
-	if err := r.warm(); err != nil {
-		return err
-	}
 	a, b := r.s.Hosts[0].Addr, r.s.Hosts[1].Addr
 	r.s.Net.Partition(a, b, true)
 	back := r.s.Net.Now() + int64(r.v["back"])*int64(time.Millisecond)

@@ -93,10 +93,7 @@ func order() []lesson {
 			name: "fence", title: "A fence: wait for what was read", after: []string{"order"},
 			text:   `Requests begin in order, but a READ is done only when its data has come back, and the requests behind it do not wait for that. If a WRITE takes its bytes from the memory that a READ before it is to fill, it sends what was there before. A fence on a request has it wait until all READs and atomics before it are done. Here A reads 8 bytes of B, and writes them to another place at B.`,
 			params: []param{{name: "fence", def: 0, min: 0, max: 1, help: "1: the WRITE has the fence (IBV_SEND_FENCE)"}},
-			play: func(r *run) error {
-				if err := r.warm(); err != nil {
-					return err
-				}
+			warm:   true, play: func(r *run) error {
 				copy(r.b(), "new data")
 				copy(r.s.Hosts[0].MR.Bytes(), "old data")
 				read, write := r.word(verbs.WRRead, 0, 0), r.word(verbs.WRWrite, 0, 64)

@@ -37,7 +37,7 @@ func remains() lesson {
 			}
 			return c
 		},
-		play: playRate,
+		warm: true, play: playRate,
 		questions: []question{
 			{"How many packets will A send again, and how many if it repeats the other way?", func(r *run) string {
 				other, err := r.l.perform(values{"repeat": 1 - r.v["repeat"], "lost": r.v["lost"], "delay": r.v["delay"], "seed": r.v["seed"]})
@@ -66,9 +66,6 @@ func underWay(v values) int {
 
 // playRate writes while packets are lost.
 func playRate(r *run) error {
-	if err := r.warm(); err != nil {
-		return err
-	}
 	// The ends learn from the first loss whether both can repeat selectively.
 	r.lose(0, first)
 	if err := r.do(r.s.Write(0, 4096)); err != nil {

@@ -89,7 +89,7 @@ func (r *run) do(wrs ...verbs.SendWR) error {
 	return nil
 }
 
-// warm sends three WRITEs, by which A learns how long a round trip is.
+// warm sends three WRITEs: see lesson.
 func (r *run) warm() error {
 	for range 3 {
 		if _, err := r.s.Do(0, r.s.Write(0, 64)); err != nil {

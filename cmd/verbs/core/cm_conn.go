@@ -122,8 +122,8 @@ func goroce_cm_disconnect(handle C.goroce_handle) C.int {
 func goroce_cm_qp_attr(handle C.goroce_handle, o *C.struct_ibv_qp_attr, mask *C.int) C.int {
 	return withPart(handle, func(id *cmID, p *rdmacm.ID) C.int {
 		param := rdmacm.DefaultConnParam()
-		// As much as the peer wants: what the program wants it says afterwards.
-		param.ResponderResources, param.InitiatorDepth, param.StartingPSN = 255, 255, id.psn
+		// As much as the peer wants, and with patience: what the program wants it says afterwards.
+		param.ResponderResources, param.InitiatorDepth, param.RNRRetryCount, param.StartingPSN = 255, 255, 0, id.psn
 		a, m, err := p.QPAttr(verbs.QPState(o.qp_state), &param)
 		if err != nil {
 			return cmErrno(err)

@@ -20,6 +20,14 @@ int main(void)
 	CHECK(!strcmp(b.buf + 12345, "hello"));
 	FAILS_INT(0, ibv_dereg_mr(mr));
 
+	// No bytes at all, as on a kernel.
+	mr = ibv_reg_mr(b.pd, b.buf + 1, 0, ALL_ACCESS);
+	CHECK(mr && mr->length == 0);
+	post_rdma(&a, IBV_WR_RDMA_WRITE, 9, 0, 0, (uintptr_t)b.buf + 1, mr->rkey);
+	expect_wc(a.cq, 9, IBV_WC_SUCCESS);
+	FAILS_INT(0, ibv_dereg_mr(mr));
+	FAILS(EINVAL, ibv_reg_mr(b.pd, NULL, 0, ALL_ACCESS));
+
 	// Addresses of the program's choice.
 	mr = ibv_reg_mr_iova(b.pd, b.buf + 4096, 4096, 0x123456789000, ALL_ACCESS);
 	CHECK(mr);

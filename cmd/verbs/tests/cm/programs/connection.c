@@ -264,6 +264,8 @@ static void move(struct rdma_cm_id *id, struct ibv_qp *qp)
 		int mask;
 		OK(rdma_init_qp_attr(id, &a, &mask));
 		CHECK(mask & IBV_QP_STATE && a.qp_state == s);
+		// 655 ms, as of kernels: the peer, which is told of no tries in by_hand, might be told of a few.
+		CHECK(s != IBV_QPS_RTR || (mask & IBV_QP_MIN_RNR_TIMER && a.min_rnr_timer == 0));
 		OK(ibv_modify_qp(qp, &a, mask));
 	}
 }
