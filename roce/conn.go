@@ -70,6 +70,7 @@ type Conn struct {
 	lost      error
 	deadlines [numWaits]connDeadline
 	traffic   traffic
+	calm      calm
 	last      verbs.QPStats // before Close
 	served    bool          // a Server's handler has the connection
 	ending    bool          // the handler must end rather than wait for messages, except while
@@ -134,7 +135,9 @@ func newConn(ctx context.Context, id *rdmacm.ID, cfg *ConnConfig) (_ *Conn, err 
 // ready records what is known once the connection is established, or about to be.
 func (c *Conn) ready(private []byte) {
 	c.local, c.remote = c.id.LocalAddr(), c.id.RemoteAddr()
-	c.peerMax, c.private, _ = introduction(private)
+	var version byte
+	c.peerMax, c.private, version = introduction(private)
+	c.calm.able = version >= 2
 	c.use.conns.add(c)
 }
 

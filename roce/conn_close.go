@@ -49,7 +49,9 @@ func (c *Conn) close(most time.Duration) error {
 	}
 	c.hurry = c.hurry || most == 0
 	c.wakeAll()
+	core.Open(c.qp).Acknowledge()
 	if c.owed > 0 && !c.hurry {
+		core.Open(c.qp).Ask()
 		c.mu.Unlock()
 		cause = c.await(most)
 		c.mu.Lock()

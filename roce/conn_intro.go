@@ -15,7 +15,7 @@ import (
 // order:
 //
 //	0  4  magic, "gRC" and 0x1D
-//	4  1  version, 1; a reader accepts every version from 1 on, and reads what it knows
+//	4  1  version, 2; a reader accepts every version from 1 on, and reads what it knows
 //	5  3  0
 //	8  4  the longest message that the sender takes, in bytes
 //
@@ -23,7 +23,7 @@ import (
 const (
 	introBytes          = 12
 	introMagic   uint32 = 'g'<<24 | 'R'<<16 | 'C'<<8 | 0x1D
-	introVersion        = 1
+	introVersion        = 2 // from 2 on, Close acknowledges what was not asked for
 )
 
 // introduce adds an introduction to private data, if it fits a message that holds most bytes.
@@ -40,18 +40,18 @@ func introduce(private []byte, most, maxMessage int) []byte {
 }
 
 // introduction parses the introduction in the peer's private data, which has the full length of its
-// CM message, and returns the private data with it zeroed. Without an introduction, ok is false and
-// maxMessage 0.
-func introduction(private []byte) (maxMessage int, rest []byte, ok bool) {
+// CM message, and returns the private data with it zeroed. Without an introduction, version and
+// maxMessage are 0.
+func introduction(private []byte) (maxMessage int, rest []byte, version byte) {
 	at := len(private) - introBytes
-	if at < 0 || binary.BigEndian.Uint32(private[at:]) != introMagic || private[at+4] < introVersion {
-		return 0, private, false
+	if at < 0 || binary.BigEndian.Uint32(private[at:]) != introMagic || private[at+4] == 0 {
+		return 0, private, 0
 	}
 	// No message can be longer than the longest send.
 	n := binary.BigEndian.Uint32(private[at+8:])
 	rest = slices.Clone(private)
 	clear(rest[at:])
-	return int(min(n, maxPeerMessage)), rest, true
+	return int(min(n, maxPeerMessage)), rest, private[at+4]
 }
 
 // maxPeerMessage is the longest message that RDMA allows (IBTA 9.7.7.2.3).

@@ -14,29 +14,29 @@ import (
 func TestIntroduction(t *testing.T) {
 	full := introduce([]byte("hi"), rdmacm.MaxConnectPrivate, 8192)
 	require.Len(t, full, rdmacm.MaxConnectPrivate)
-	require.Equal(t, []byte{'g', 'R', 'C', 0x1D, 1, 0, 0, 0, 0, 0, 0x20, 0}, full[44:], "the layout")
-	n, rest, ok := introduction(full)
-	require.True(t, ok)
+	require.Equal(t, []byte{'g', 'R', 'C', 0x1D, 2, 0, 0, 0, 0, 0, 0x20, 0}, full[44:], "the layout")
+	n, rest, version := introduction(full)
+	require.EqualValues(t, introVersion, version)
 	require.Equal(t, 8192, n)
 	require.Equal(t, append([]byte("hi"), make([]byte, 54)...), rest)
 	require.NotZero(t, full[44], "what was received stays")
 
 	for i := range full { // every truncation
-		_, _, ok := introduction(full[:i])
-		require.False(t, ok)
+		_, _, version := introduction(full[:i])
+		require.Zero(t, version)
 	}
 	for i := range 5 { // another magic, or version 0
 		b := bytes.Clone(full)
-		b[44+i] ^= 1
-		n, rest, ok := introduction(b)
-		require.False(t, ok)
+		b[44+i] ^= 2
+		n, rest, version := introduction(b)
+		require.Zero(t, version)
 		require.Zero(t, n)
 		require.Equal(t, b, rest)
 	}
 	later := bytes.Clone(full)
-	later[48], later[49] = 2, 0xFF
-	n, _, ok = introduction(later)
-	require.True(t, ok && n == 8192, "of a later version")
+	later[48], later[49] = 3, 0xFF
+	n, _, version = introduction(later)
+	require.True(t, version == 3 && n == 8192, "of a later version")
 	copy(later[52:], "\xFF\xFF\xFF\xFF")
 	n, _, _ = introduction(later)
 	require.Equal(t, maxPeerMessage, n)
@@ -113,9 +113,9 @@ func FuzzIntroduction(f *testing.F) {
 	f.Add([]byte("gRC\x1d\x01"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		was := bytes.Clone(b)
-		n, rest, ok := introduction(b)
-		if !bytes.Equal(b, was) || len(rest) != len(b) || n < 0 || n > maxPeerMessage || !ok && n != 0 {
-			t.Errorf("%x gave %d, %x, %v", was, n, rest, ok)
+		n, rest, version := introduction(b)
+		if !bytes.Equal(b, was) || len(rest) != len(b) || n < 0 || n > maxPeerMessage || version == 0 && n != 0 {
+			t.Errorf("%x gave %d, %x, %d", was, n, rest, version)
 		}
 	})
 }

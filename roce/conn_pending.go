@@ -18,6 +18,7 @@ type Pending struct {
 	buf verbs.PoolBuf // released at the end
 
 	carries bool // carries something to the peer
+	patient bool // does not hurry; see calm
 	posted  int  // work requests that are complete with it
 
 	// Under c.mu:
@@ -32,6 +33,7 @@ func (p *Pending) finish(wc *verbs.WC) {
 	p.wc, p.done = *wc, true
 	if p.op != nil && !p.told {
 		p.c.owed--
+		p.c.calm.ended()
 		if wc.Status != verbs.WCSuccess {
 			p.c.failed++
 		}
@@ -47,6 +49,7 @@ func (p *Pending) tell() {
 	case p.op == nil || p.told:
 	case !p.done:
 		p.c.owed--
+		p.c.hasten(p)
 	case p.wc.Status != verbs.WCSuccess:
 		p.c.failed--
 	}
@@ -101,6 +104,8 @@ func (p *Pending) Done() bool {
 	p.c.drain(p.c.polled)
 	if p.op.done {
 		p.op.tell()
+	} else {
+		p.c.hasten(p.op)
 	}
 	return p.op.done
 }
@@ -135,9 +140,8 @@ func (c *Conn) startPending(ctx context.Context, wrs []verbs.SendWR, p *Pending)
 			c.nextOp++
 			for i := range wrs {
 				wrs[i].ID = connOp | c.nextOp&(connOp-1)
-				wrs[i].Flags &^= verbs.SendSignaled
 			}
-			wrs[len(wrs)-1].Flags |= verbs.SendSignaled
+			c.setFlags(wrs, p)
 		}
 		n := 0
 		if n, err = c.post(wrs[posted:]); n > 0 {

@@ -38,7 +38,7 @@ type ConnStats struct {
 	InProgress                      int    // of these, those not complete
 	Waiting                         int    // messages that wait for Recv
 
-	RetransmittedPkts uint32        // modulo 2^32
+	RetransmittedPkts uint32        // modulo 2^32; some only ask for an acknowledgement that nobody hurried
 	Timeouts          uint32        // ACK timeouts
 	SmoothedRTT       time.Duration // round-trip time of requests; 0 if none was measured
 	RTTVariance       time.Duration

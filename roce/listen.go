@@ -340,7 +340,7 @@ func (l *Listener) handle(e *rdmacm.Event) {
 
 // admit accepts a request; nil means that it was refused.
 func (l *Listener) admit(e *rdmacm.Event) *Conn {
-	_, private, introduced := introduction(e.PrivateData)
+	_, private, version := introduction(e.PrivateData)
 	r := ConnRequest{
 		Local: e.ID.LocalAddr(), Remote: e.ID.RemoteAddr(), PrivateData: private, Peer: e.Conn,
 		Param: rdmacm.DefaultConnParam(),
@@ -367,7 +367,7 @@ func (l *Listener) admit(e *rdmacm.Event) *Conn {
 	l.enter(c)
 	if err = e.ID.SetHalfOpenCost(l.cfg.memory()); err == nil {
 		param := &r.Param
-		if introduced {
+		if version > 0 {
 			param = c.introducing(param, rdmacm.MaxAcceptPrivate)
 		}
 		err = e.ID.Accept(param)

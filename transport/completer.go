@@ -166,6 +166,9 @@ func (sq *requester) progress(now int64, from ib.PSN, run bool) {
 	}
 	if sq.una == sq.end {
 		sq.qp.timers.set &^= 1<<timerAck | 1<<timerProbe
+		if sq.curPkt == 0 {
+			sq.hasAsked()
+		}
 		sq.checkDrained(now)
 	} else if !sq.retry.rnrWait {
 		sq.armAckTimer(now)

@@ -140,6 +140,18 @@ const (
 	maxProbeBackoff = 16
 )
 
+// Limits of requests that need no answer soon.
+const (
+	// maxUnaskedNs bounds how long packets leave without one that requests an answer. An eighth of the
+	// ACK timeout does, too, which runs meanwhile.
+	maxUnaskedNs = 8e6
+	// maxEager is the most messages in a row that request an answer after probes had to.
+	maxEager = 255
+	// fewSpared is how many spared answers a probe is too dear for: it costs a packet, its answer, and
+	// a wake-up for the timer.
+	fewSpared = 4
+)
+
 // Limits and steps of selective repeat.
 const (
 	// streamWindow is how many packets a connection that carries a stream has had in flight.

@@ -43,7 +43,7 @@ func (k *wrKind) on(t ib.Transport) bool {
 }
 
 // sendFlags are the defined flags.
-const sendFlags = SendFence | SendSignaled | SendSolicited | SendInline
+const sendFlags = SendFence | SendSignaled | SendSolicited | SendInline | SendPatient
 
 // PostSend queues a send work request. On an error nothing is queued: ErrInvalidState before RTS,
 // ErrQueueFull, ErrInvalidOpcode, ErrTooManySGE, ErrInlineTooLarge, ErrMessageTooLong, or an

@@ -20,7 +20,7 @@ func TestPostSendRefuses(t *testing.T) {
 		"INV on UC":       {ib.UC, func(_ *loop, wr *SendWR) { wr.Opcode = WRSendInv }, ErrInvalidOpcode},
 		"WRITE on UD":     {ib.UD, func(_ *loop, wr *SendWR) { wr.Opcode = WRWrite }, ErrInvalidOpcode},
 		"LOCAL_INV on UD": {ib.UD, func(_ *loop, wr *SendWR) { wr.Opcode = WRLocalInv }, ErrInvalidOpcode},
-		"flags":           {ib.RC, func(_ *loop, wr *SendWR) { wr.Flags = 0x80 }, ErrInvalidAttr},
+		"flags":           {ib.RC, func(_ *loop, wr *SendWR) { wr.Flags = 0x40 }, ErrInvalidAttr},
 		"SGEs":            {ib.RC, func(_ *loop, wr *SendWR) { wr.SGList = make([]SGE, 5) }, ErrTooManySGE},
 		"2 GiB + 1": {ib.RC, func(_ *loop, wr *SendWR) {
 			wr.SGList = []SGE{{Length: 1 << 31}, {Length: 1}}

@@ -115,10 +115,17 @@ func (sq *requester) probeAnswered() {
 func (sq *requester) probeTimeout(now int64) {
 	qp, p := sq.qp, &sq.probe
 	switch {
-	case sq.una == sq.end || p.sent >= maxProbes:
+	case sq.una == sq.end:
 		return
 	case sq.psn == sq.una || qp.timerSet(timerPace) && qp.hasSendableRequests():
 		sq.armProbe(now) // still sending
+		return
+	case sq.unasked():
+		sq.patience.late()
+		p.due = true
+		qp.markReady()
+		return
+	case p.sent >= maxProbes:
 		return
 	case !p.counted && qp.e.probing >= maxProbing:
 		qp.setTimer(timerProbe, now+probeRetry*p.waitNs)
@@ -145,16 +152,23 @@ func (sq *requester) sendProbe(now int64, batch []TxPacket) (n int) {
 		return 0
 	}
 	psn := sq.psn.Prev()
-	if p.sent > 0 {
-		psn = sq.una
+	asks := sq.unasked()
+	if !asks {
+		if p.sent > 0 {
+			psn = sq.una
+		}
+		p.sent++
+		p.backoff = min(p.backoff+1, maxProbeBackoff)
+		p.next()
 	}
-	p.sent++
-	p.backoff = min(p.backoff+1, maxProbeBackoff)
-	p.next()
 	sq.rtt.again()
 	sq.armProbe(now)
 	if sq.buildAgain(now, psn, 0, &batch[0]) {
 		n = 1
+	}
+	if asks {
+		sq.hasAsked()
+		return n
 	}
 	for sq.peerKeeps && sq.cause.lately.lost > 0 && n > 0 && n < min(len(batch), probeReads) && sq.buildAgain(now, sq.psn.Prev(), n, &batch[n]) {
 		n++
@@ -168,7 +182,16 @@ func (sq *requester) sendProbe(now int64, batch []TxPacket) (n int) {
 // requests one packet of a READ, the last but back-1, which is not the first.
 func (sq *requester) buildAgain(now int64, psn ib.PSN, back int, tx *TxPacket) bool {
 	cur, curPkt, next, sinceAck, read := sq.q.cur, sq.curPkt, sq.psn, sq.sinceAck, sq.reads.next
-	ok := sq.moveTo(psn, back) && sq.rebuild(now, back > 0, tx)
+	asks := sq.unasked()
+	ok := sq.moveTo(psn, back) && sq.rebuild(back > 0, tx)
+	if c, why := &sq.qp.e.counters, "ask"; ok {
+		if !asks {
+			why = "probe"
+			c.LossProbes++
+		}
+		c.RetransmittedPkts++
+		sq.sentAgainPkts(now, sq.psn, why)
+	}
 	sq.q.cur, sq.curPkt, sq.psn, sq.sinceAck, sq.reads.next = cur, curPkt, next, sinceAck, read
 	return ok
 }
@@ -219,7 +242,7 @@ func (sq *requester) moveTo(psn ib.PSN, back int) bool {
 
 // rebuild builds the packet at psn. Memory that was taken away is no error here: the ACK timeout
 // finds it.
-func (sq *requester) rebuild(now int64, one bool, tx *TxPacket) bool {
+func (sq *requester) rebuild(one bool, tx *TxPacket) bool {
 	w := sq.q.at(sq.q.cur)
 	if w.op == WRRead && w.length == 0 {
 		return false // rdma_rxe versions differ on repeated empty READs (wire format 5.6)
@@ -230,14 +253,7 @@ func (sq *requester) rebuild(now int64, one bool, tx *TxPacket) bool {
 			n = i
 		}
 	}
-	if !sq.remake(w, tx, n) {
-		return false
-	}
-	e := sq.qp.e
-	e.counters.LossProbes++
-	e.counters.RetransmittedPkts++
-	sq.sentAgainPkts(now, sq.psn, "probe")
-	return true
+	return sq.remake(w, tx, n)
 }
 
 // remake builds the packet at psn again; for a READ, the request for n packets.

@@ -84,7 +84,14 @@ func (qp *QP) takeTurn(now int64, batch []TxPacket) int {
 	if idle {
 		return n
 	}
-	return n + qp.sq.sendRequests(now, batch[n:])
+	batch = batch[n:]
+	m := qp.sq.sendRequests(now, batch)
+	if qp.resp.unasked && qp.e.cfg.GSO && m > 0 && m < len(batch) &&
+		(m == 1 || batch[m-1].UDPPayloadLen() == batch[m-2].UDPPayloadLen()) { // it ends their datagram
+		qp.Acknowledge()
+		m += qp.resp.sendAnswers(now, batch[m:])
+	}
+	return n + m
 }
 
 // maxBareAcks bounds the queue pairs that OnlyAcks looks at, to as many as a batch can have

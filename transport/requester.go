@@ -14,6 +14,7 @@ import "github.com/goroce/goroce/ib"
 //	missing*.go                 selective repeat
 //	ahead.go                    responses that come before their turn
 //	probe.go                    tail loss probes
+//	patient.go                  requests that need no answer soon
 //	window.go                   how much may be unacknowledged
 //	localops.go                 LOCAL_INV and BIND_MW
 //	send_unreliable.go          UC and UD
@@ -41,6 +42,7 @@ type requester struct {
 	retry    retryState
 	probe    probeState
 	win      window
+	patience patience
 	sinceAck int // packets since the last AckReq
 	rtt      rttEstimate
 	cause    lossCause
@@ -122,6 +124,7 @@ func (sq *requester) start(now int64) {
 	sq.reads.clear()
 	sq.curPkt, sq.sinceAck, sq.sentAgain = 0, 0, 0
 	sq.runs = false
+	sq.patience = patience{}
 	sq.credit, sq.peerCounts = creditState{}, false
 	sq.peerKeeps, sq.offered, sq.asked, sq.offerRefused, sq.refusals = false, false, false, false, 0
 	sq.unwatch()
@@ -139,6 +142,7 @@ func (sq *requester) start(now int64) {
 
 // enterSQD finishes what was begun and begins nothing new, from RTS to SQD.
 func (sq *requester) enterSQD(now int64) {
+	sq.probe.due = sq.probe.due || sq.unasked()
 	sq.qp.markReady()
 	sq.checkDrained(now)
 }

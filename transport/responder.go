@@ -38,6 +38,7 @@ type responder struct {
 	msg  message
 
 	told     bool    // the peer knows selective repeat
+	unasked  bool    // the newest message requests no answer: see patient.go
 	kept     reorder // requests that came before their turn
 	repairNs int64   // time from a sequence NAK to the missing packet; 0 if unknown
 
@@ -91,7 +92,7 @@ func (r *responder) start(now int64) {
 	r.out.reset()
 	r.nak = nakState{}
 	r.fatal = fatalState{}
-	r.told, r.repairNs = false, 0
+	r.told, r.unasked, r.repairNs = false, false, 0
 	r.kept.clear(r.qp.e)
 }
 

@@ -103,6 +103,7 @@ func (q *answerQueue) pending(first uint64) *answer {
 // is set.
 func (r *responder) acknowledge() {
 	c := &r.qp.e.counters
+	r.unasked = false
 	if r.qp.e.cfg.Tuning.DisableAckCoalesce && r.queueAck(r.next-1, r.msn) {
 		return
 	}
@@ -132,6 +133,7 @@ func (r *responder) queueAck(seq uint64, msn ib.MSN) bool {
 func (r *responder) owe(a *answer) {
 	c := &r.qp.e.counters
 	q := &r.out
+	r.unasked = r.unasked && a.dup
 	if q.ack && !a.dup {
 		q.ack = false
 		c.CoalescedAcks++

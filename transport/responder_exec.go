@@ -156,6 +156,8 @@ func (r *responder) executed(p *ib.Packet, info *ib.OpcodeInfo) {
 	}
 	if p.AckReq {
 		r.acknowledge()
+	} else if info.Pos&ib.Last != 0 {
+		r.unasked = true
 	}
 }
 

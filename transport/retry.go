@@ -68,7 +68,7 @@ func (r *retryState) onProgress(sq *requester, now int64) (trip, late bool) {
 	}
 	p := &sq.probe
 	if p.sent != 0 || p.due || p.counted {
-		p.sent, p.due = 0, false
+		p.sent, p.due = 0, p.due && sq.unasked()
 		p.next()
 		sq.probeAnswered()
 	}
@@ -460,7 +460,7 @@ func (sq *requester) rewind() {
 		}
 	}
 	sq.reads.next = sq.reads.head
-	sq.sinceAck = 0
+	sq.hasAsked()
 	sq.rtt.again()
 	sq.stopProbe()
 }

@@ -155,6 +155,9 @@ func (w *world) post(i int) error {
 	if !o.silent {
 		wr.Flags |= transport.SendSignaled
 	}
+	if o.patient {
+		wr.Flags |= transport.SendPatient
+	}
 	if o.fence {
 		wr.Flags |= transport.SendFence
 	}

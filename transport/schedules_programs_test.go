@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/transport"
@@ -40,6 +41,7 @@ type operation struct {
 	after     int  // posted when so many of the peer's are complete
 	fence     bool // it waits for READs and atomics
 	silent    bool // it asks for no completion
+	patient   bool // nobody waits for it yet
 	fails     transport.WCStatus
 	recvFails transport.WCStatus // status of the receive that the peer takes for it
 }
@@ -109,7 +111,7 @@ func (o operation) packets() int {
 }
 
 // ops reads the operations of lives as "s2 w1 r3 / s1". A sign behind one says more: ! is a fence, - asks for no
-// completion, @2 waits until two of the peer's are complete.
+// completion, ~ is patient, @2 waits until two of the peer's are complete.
 func ops(text string) (lives [][]operation) {
 	for life := range strings.SplitSeq(text, "/") {
 		var all []operation
@@ -121,6 +123,7 @@ func ops(text string) (lives [][]operation) {
 			o.letter = f[0]
 			o.fence, f = strings.Contains(f, "!"), strings.ReplaceAll(f, "!", "")
 			o.silent, f = strings.Contains(f, "-"), strings.ReplaceAll(f, "-", "")
+			o.patient, f = strings.Contains(f, "~"), strings.ReplaceAll(f, "~", "")
 			f, after, _ := strings.Cut(f, "@")
 			o.after, _ = strconv.Atoi(after)
 			packets, err := strconv.Atoi(f[1:])
@@ -235,6 +238,7 @@ var (
 	wrap        = tagged("wrap", func(p *program) { p.psn[0] = ib.PSNMask })
 	back        = tagged("back", func(p *program) { p.psn[1] = (p.psn[0] - 1<<22) & ib.PSNMask })
 	unbound     = tagged("unbound", func(p *program) { p.bound = false })
+	soon        = tagged("probes soon", func(p *program) { p.tuning.LossProbe = 100 * time.Microsecond })
 	late        = tagged("late", func(p *program) { // all receives of the first life
 		for i := range p.recvs {
 			p.recvs[i] = 0
@@ -390,6 +394,17 @@ func schedulePrograms() []*program {
 			add(k, "", 1, 0, 0, 1, f)
 		}
 	}
+	// Requests that need no answer soon: a probe asks for it, or a later request, or the peer answers in a datagram of its own.
+	for _, k := range []string{"s1~", "w1~", "w2~", "w1~ w1~", "s1~ s1", "w1~ r1", "s1~ s2~ s1~", "w1~- s1~"} {
+		add(k, "", 1, 1, 0, 0, soon).always = len(k) < 9
+		add(k, "", 1, 0, 1, 1, both(soon, selectively)).always = len(k) < 6
+		add(k, "", 2, 0, 0, 0, soon).always = true
+		add(k, k, 1, 0, 0, 0, soon).always = len(k) < 4
+		add(k, "", 1, 0, 0, 0, both(soon, lazy)).always = len(k) < 4
+		add(k, "", 1, 1, 1, 1, soon)
+	}
+	add("w1~", "E", 1, 0, 0, 0, soon).always = true
+	add("s1~ s1~", "", 1, 0, 0, 0, both(soon, late)).always = true
 	// READs and atomics one at a time, and the wire's faults together.
 	for _, k := range []string{"s2", "w2", "r2", "f1", "w1 f1", "r1 s1", "f1 f1", "c1 r2", "r1 r1", "r1 r2", "f1 r1", "a1 r1"} {
 		add(k, "", 1, 1, 1, 0, depthOne).always = k == "f1 f1"
@@ -478,7 +493,7 @@ func (p *program) fine() bool {
 	for _, life := range p.lives {
 		for _, ops := range life {
 			for _, o := range ops {
-				if o.fails != transport.WCSuccess || !o.requests() {
+				if o.fails != transport.WCSuccess || !o.requests() || o.patient {
 					return false
 				}
 			}

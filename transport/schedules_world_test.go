@@ -146,7 +146,7 @@ func (w *world) connect() {
 		var err error
 		e.qp, err = e.eng.CreateQP(transport.QPInitAttr{
 			Type: ib.RC, PD: e.pd, SendCQ: e.cq, RecvCQ: e.cq, QPN: ib.QPN(0x100 + w.name(i)),
-			Caps: transport.QPCaps{MaxSendWR: maxOps, MaxRecvWR: maxOps, MaxSendSGE: 1, MaxRecvSGE: 1},
+			Caps: transport.QPCaps{MaxSendWR: 4 * maxOps, MaxRecvWR: maxOps, MaxSendSGE: 1, MaxRecvSGE: 1},
 		})
 		w.must(err)
 	}

@@ -100,7 +100,7 @@ func (sq *requester) build(now int64, w *sendWQE, tx *TxPacket) bool {
 		}
 	} else {
 		last := sq.curPkt+1 == w.npkts
-		ackReq = last || sq.wantsAck(w)
+		ackReq = sq.wantsAck(w) || last && !sq.spares(now, w)
 		if !sq.buildPayload(w, tx, last, 0) {
 			sq.lost(now, w)
 			return false
@@ -254,7 +254,7 @@ func (sq *requester) moved(now int64, w *sendWQE, n uint32, ackReq bool) {
 	}
 	sq.sinceAck++
 	if ackReq {
-		sq.sinceAck = 0
+		sq.hasAsked()
 	}
 	sq.psn = sq.psn.Add(int(n))
 	sq.curPkt += n

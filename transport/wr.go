@@ -52,6 +52,7 @@ const (
 	SendSignaled  SendFlags = 1 << 1 // make a completion on success
 	SendSolicited SendFlags = 1 << 2 // ask for a solicited event at the peer
 	SendInline    SendFlags = 1 << 3 // copy the payload when posting
+	SendPatient   SendFlags = 1 << 7 // no flag of ibv_send_flags: nobody waits for the completion yet; see QP.Ask
 )
 
 // SendWR is a send work request. Opcode and the QP's type decide which fields matter; the others

@@ -126,6 +126,21 @@ func (c *qpCore) SendRoom() int {
 	return qp.t.SendRoom()
 }
 
+// Ask has the peer acknowledge what was posted with access.SendPatient.
+func (c *qpCore) Ask() { c.tell((*transport.QP).Ask) }
+
+// Acknowledge acknowledges what the peer has posted so.
+func (c *qpCore) Acknowledge() { c.tell((*transport.QP).Acknowledge) }
+
+func (c *qpCore) tell(f func(*transport.QP)) {
+	qp := (*QP)(c)
+	if qp.lock() == nil {
+		f(qp.t)
+		qp.s.Flush(qp.s.Now())
+		qp.s.Unlock()
+	}
+}
+
 // cqCore is the waiting side of a CQ, and the ring of one that has it.
 type cqCore CQ
 

@@ -8,7 +8,11 @@ import (
 
 	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/internal/shard"
+	"github.com/goroce/goroce/transport"
 )
+
+// SendPatient is a flag of send work requests whose completion nobody waits for yet.
+const SendPatient = transport.SendPatient
 
 // Device is what is beneath a *verbs.Device, for the functions below.
 type Device interface {

@@ -262,6 +262,7 @@ func (s *Shard) Close() error {
 		// Nobody receives any more, and after this nobody sends.
 		s.machine.Lock(&s.rxMu)
 		s.mu.Lock()
+		s.eng.AcknowledgeAll()
 		s.Settle(s.link.Now())
 		if s.service != nil {
 			s.service.Shutdown(s.link.Now())
