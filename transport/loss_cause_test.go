@@ -108,7 +108,7 @@ func TestLossCauseForgetsTheBeginning(t *testing.T) {
 		sq.peerKeeps = true
 		sq.win.doubling, sq.rtt = doubling, halfTrip
 		sq.cause.count(&emptyTrip, lossSample, lossSample)
-		sq.onLost(0, 1, false, false)
+		sq.onLost(0, &lostPackets{n: 1, other: true})
 		require.False(t, sq.win.doubling, "half of all is for want of room")
 		require.Equal(t, doubling, sq.cause.calm == tally{})
 	}
