@@ -231,16 +231,14 @@ type lostPackets struct {
 func (l *lostPackets) add(sq *requester, psn ib.PSN, s *sentPacket) {
 	sq.miss.setDue(s)
 	l.responses, l.repeats = l.responses || s.want, l.repeats || s.order != 0
-	if l.at = sq.requestOf(l.at, psn); !s.want && l.at != sq.q.tail && sq.q.at(l.at).op == WRRead {
-		if part := sq.partOf(psn); part == l.part {
-			return
-		} else {
-			l.part = part
-		}
-	} else {
+	l.at = sq.requestOf(l.at, psn)
+	if s.want || l.at == sq.q.tail || sq.q.at(l.at).op != WRRead {
 		l.other = true
+		l.n++
+	} else if part := sq.partOf(psn); part != l.part {
+		l.part = part
+		l.n++
 	}
-	l.n++
 }
 
 // findMissing marks lost packets as due.

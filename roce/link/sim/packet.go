@@ -169,9 +169,7 @@ func (f *Fabric) loses(pair [2]netip.Addr, x *Faults) bool {
 		}
 	}
 	lost := f.rng.Float64() < p
-	if x.Burst > 1 {
-		f.bursts[pair] = lost
-	}
+	f.bursts[pair] = lost && x.Burst > 1
 	return lost
 }
 
