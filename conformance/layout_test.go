@@ -70,7 +70,7 @@ var bannedNames = map[string]struct {
 	"crypto/rand": {only: []string{}},
 	// Printing to the standard streams is output.
 	"fmt": {not: []string{"Print", "Printf", "Println", "Scan", "Scanf", "Scanln"}},
-	// An error number is no call: wrong arguments match it, whoever was given them.
+	// An error number is no call: wrong arguments match it, whichever function was given them.
 	"syscall": {only: []string{"EINVAL"}},
 	"runtime": {not: []string{"SetFinalizer", "AddCleanup", "Gosched", "GC"}},
 }

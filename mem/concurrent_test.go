@@ -422,7 +422,7 @@ func TestQuiesce(t *testing.T) {
 	wantErr(t, w.Dealloc(func() { t.Error("waited") }), ErrDestroyed, "")
 }
 
-// Whoever deregisters second learns that the region is gone when the memory has been given back,
+// The second one that deregisters learns that the region is gone when the memory has been given back,
 // and not before: then he may unmap it.
 func TestDeregisterTwiceAtOnce(t *testing.T) {
 	tb, pd := newTable(t)

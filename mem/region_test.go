@@ -87,7 +87,7 @@ func TestRegionDoesNotUseSpareCapacity(t *testing.T) {
 	}
 }
 
-// The key is gone and the memory released in the same call, whoever holds views of it.
+// The key is gone and the memory released in the same call, also where others hold views of it.
 func TestDeregisterReleases(t *testing.T) {
 	tb, pd := newTable(t)
 	released := 0

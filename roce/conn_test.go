@@ -378,7 +378,7 @@ func TestConnPeerCloses(t *testing.T) {
 	})
 }
 
-// Close wakes whoever waits.
+// Close wakes all calls that wait.
 func TestConnCloseWakes(t *testing.T) {
 	everywhere(t, func(t *testing.T, a, b *verbs.Device) {
 		ctx := rocetest.Context(t)

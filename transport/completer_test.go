@@ -339,7 +339,7 @@ func TestCreditsBothEnds(t *testing.T) {
 		rnrs[credits] = c.RetransmittedPkts
 		require.LessOrEqual(t, c.RcvdRNRErr, uint64(messages/batch+1))
 	}
-	require.Less(t, rnrs[true], rnrs[false]/4, "packets sent in vain: %v", rnrs)
+	require.Less(t, rnrs[true], rnrs[false]/4, "packets sent for nothing: %v", rnrs)
 }
 
 // READ data arrives for memory that is gone, or was never writable.

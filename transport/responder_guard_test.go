@@ -167,7 +167,7 @@ func TestFarAheadIsTrue(t *testing.T) {
 }
 
 // A peer that was refused for want of a receive request sends nothing near or
-// far; whoever does gets no NAK that would make it go back too early.
+// far; one that does gets no NAK that would make it go back too early.
 func TestFarAheadWhileNotReady(t *testing.T) {
 	r := newRig(t, rigOpts{rts: true})
 	r.send(ib.RCSendOnly, nil)

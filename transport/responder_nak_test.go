@@ -165,7 +165,7 @@ func TestReceiverNotReady(t *testing.T) {
 	r.advance(ms)
 	require.Empty(t, r.poll())
 	require.EqualValues(t, 1, r.e.Counters().SendRNRErr)
-	// Again, and in vain again.
+	// Again, and again it is lost.
 	r.send(ib.RCSendFirst, pattern(256, 1), at(101))
 	r.want("RNR NAK timer=12 101 msn 1")
 	r.post(1, 300, 300)

@@ -407,6 +407,6 @@ func TestCreditsBetweenQPs(t *testing.T) {
 		return l.b.e.Counters().OutOfSeqRequest
 	}
 	with, without := vain(true), vain(false)
-	t.Logf("requests in vain: %d with credits, %d without", with, without)
+	t.Logf("requests refused: %d with credits, %d without", with, without)
 	require.Less(t, 4*with, without)
 }

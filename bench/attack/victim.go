@@ -18,7 +18,7 @@ const (
 	dialPause     = 20 * time.Millisecond
 )
 
-// serve shares memory with whoever connects.
+// serve shares memory with all who connect.
 func (c *child) serve(ctx context.Context) (err error) {
 	if c.dev, err = c.open(c.Server); err != nil {
 		return err

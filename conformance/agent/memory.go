@@ -16,35 +16,20 @@ const maxRead = 65536
 func (s *session) fence() { s.dev().Counters() }
 
 // memory is the part of a buffer that is meant.
-func (s *session) memory(n uint64) ([]byte, error) {
-	b, err := object[*buffer](s, "buf")
-	if err != nil {
-		return nil, err
-	}
-	off, err := s.num("off", 0)
-	if err != nil {
-		return nil, err
-	}
-	return b.span(off, n)
+func (s *session) memory(n uint64) []byte {
+	return s.span(object[*buffer](s, "buf"), s.num("off", 0), n)
 }
 
 // pattern reads the arguments of fill and check.
-func (s *session) pattern() (b []byte, seed uint64, base int, err error) {
-	var n, from uint64
-	if err := s.needed(map[string]*uint64{"len": &n, "seed": &seed}); err != nil {
-		return nil, 0, 0, err
-	}
-	if err := s.numbers(map[string]*uint64{"base": &from}); err != nil {
-		return nil, 0, 0, err
-	}
-	b, err = s.memory(n)
-	return b, seed, clampInt(from), err
+func (s *session) pattern() (b []byte, seed uint64, base int) {
+	n, seed, base := s.need("len"), s.need("seed"), s.size("base", 0)
+	return s.memory(n), seed, base
 }
 
 func (s *session) fill() error {
-	b, seed, base, err := s.pattern()
-	if err != nil {
-		return err
+	b, seed, base := s.pattern()
+	if s.bad != nil {
+		return s.bad
 	}
 	s.fence()
 	defer s.fence()
@@ -53,9 +38,9 @@ func (s *session) fill() error {
 }
 
 func (s *session) check() error {
-	b, seed, base, err := s.pattern()
-	if err != nil {
-		return err
+	b, seed, base := s.pattern()
+	if s.bad != nil {
+		return s.bad
 	}
 	s.fence()
 	bad := peer.CheckPattern(b, seed, base)
@@ -74,9 +59,9 @@ func (s *session) write() error {
 	if err != nil {
 		return refuse(einval, "the bytes are not hexadecimal")
 	}
-	b, err := s.memory(uint64(len(data)))
-	if err != nil {
-		return err
+	b := s.memory(uint64(len(data)))
+	if s.bad != nil {
+		return s.bad
 	}
 	s.fence()
 	defer s.fence()
@@ -85,16 +70,13 @@ func (s *session) write() error {
 }
 
 func (s *session) read() error {
-	n, err := s.need("len")
-	if err != nil {
-		return err
-	}
+	n := s.need("len")
 	if n > maxRead {
 		return refuse(emsgsize, "at most %d bytes", maxRead)
 	}
-	b, err := s.memory(n)
-	if err != nil {
-		return err
+	b := s.memory(n)
+	if s.bad != nil {
+		return s.bad
 	}
 	s.fence()
 	got := make([]byte, len(b))

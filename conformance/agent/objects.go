@@ -49,23 +49,6 @@ func (s *session) add(o any, err error) error {
 	return nil
 }
 
-func get[T any](s *session, id uint64) (T, error) {
-	o, ok := s.objects[id].(T)
-	if !ok {
-		return o, refuse(enoent, "no such object (%d)", id)
-	}
-	return o, nil
-}
-
-// object is the object whose number is at a key.
-func object[T any](s *session, key string) (o T, err error) {
-	id, err := s.need(key)
-	if err != nil {
-		return o, err
-	}
-	return get[T](s, id)
-}
-
 var objectCommands = map[string]func(*session) error{
 	"pd": (*session).pd, "buf": (*session).buf, "mr": (*session).mr, "rereg": (*session).rereg, "mw": (*session).mw, "bind_mw1": (*session).bindMW1,
 	"cq": (*session).cq, "resize_cq": (*session).resizeCQ, "notify": (*session).notify, "wait_cq": (*session).waitCQ,
@@ -103,9 +86,9 @@ func (s *session) open() error {
 func (s *session) pd() error { return s.add(s.dev().AllocPD()) }
 
 func (s *session) buf() error {
-	n, err := s.need("len")
-	if err != nil {
-		return err
+	n := s.need("len")
+	if s.bad != nil {
+		return s.bad
 	}
 	if n > uint64(s.srv.cfg.MaxBytes) {
 		return refuse(enomem, "a buffer of %d bytes", n)
@@ -117,49 +100,34 @@ func (s *session) buf() error {
 	return s.add(&buffer{make([]byte, n)}, nil)
 }
 
-// span is a part of a buffer.
-func (b *buffer) span(off, n uint64) ([]byte, error) {
-	if size := uint64(len(b.b)); off > size || n > size-off {
-		return nil, refuse(erange, "%d bytes at %d in a buffer of %d", n, off, size)
+// span is a part of a buffer, which is nil if there is none.
+func (s *session) span(b *buffer, off, n uint64) []byte {
+	if b == nil {
+		return nil
 	}
-	return b.b[off : off+n], nil
+	if size := uint64(len(b.b)); off > size || n > size-off {
+		s.complain(refuse(erange, "%d bytes at %d in a buffer of %d", n, off, size))
+		return nil
+	}
+	return b.b[off : off+n]
 }
 
-// part is the part of a buffer that the arguments off and len name; by default all of it from off.
-func (s *session) part(b *buffer) ([]byte, error) {
-	var off uint64
-	if err := s.numbers(map[string]*uint64{"off": &off}); err != nil {
-		return nil, err
+// part is the part of the buffer at the key buf that the arguments off and len name; by default all of it from off.
+func (s *session) part() []byte {
+	b, off := object[*buffer](s, "buf"), s.num("off", 0)
+	if b == nil {
+		return nil
 	}
-	n := uint64(len(b.b)) - min(off, uint64(len(b.b)))
-	if err := s.numbers(map[string]*uint64{"len": &n}); err != nil {
-		return nil, err
-	}
-	return b.span(off, n)
+	return s.span(b, off, s.num("len", uint64(len(b.b))-min(off, uint64(len(b.b)))))
 }
 
 func (s *session) mr() error {
-	pd, err := object[*verbs.PD](s, "pd")
-	if err != nil {
-		return err
+	pd, mem, access := object[*verbs.PD](s, "pd"), s.part(), verbs.Access(s.need("access"))
+	o := verbs.MROptions{SetIOVA: s.has("iova"), IOVA: s.num("iova", 0)}
+	if s.bad != nil {
+		return s.bad
 	}
-	b, err := object[*buffer](s, "buf")
-	if err != nil {
-		return err
-	}
-	mem, err := s.part(b)
-	if err != nil {
-		return err
-	}
-	access, err := s.need("access")
-	if err != nil {
-		return err
-	}
-	o := verbs.MROptions{SetIOVA: s.has("iova")}
-	if err := s.numbers(map[string]*uint64{"iova": &o.IOVA}); err != nil {
-		return err
-	}
-	mr, err := pd.RegisterMR(mem, verbs.Access(access), &o)
+	mr, err := pd.RegisterMR(mem, access, &o)
 	if err := s.add(mr, err); err != nil {
 		return err
 	}
@@ -168,31 +136,15 @@ func (s *session) mr() error {
 }
 
 func (s *session) rereg() error {
-	mr, err := object[*verbs.MR](s, "mr")
-	if err != nil {
-		return err
-	}
+	mr := object[*verbs.MR](s, "mr")
 	var c verbs.Rereg
 	if s.has("buf") {
-		b, err := object[*buffer](s, "buf")
-		if err != nil {
-			return err
-		}
-		if c.Bytes, err = s.part(b); err != nil {
-			return err
-		}
+		c.Bytes = s.part()
 	}
-	if s.has("pd") {
-		if c.PD, err = object[*verbs.PD](s, "pd"); err != nil {
-			return err
-		}
-	}
-	if s.has("access") {
-		n, err := s.need("access")
-		if err != nil {
-			return err
-		}
-		c.Access, c.SetAccess = verbs.Access(n), true
+	c.PD = optional[*verbs.PD](s, "pd")
+	c.Access, c.SetAccess = verbs.Access(s.num("access", 0)), s.has("access")
+	if s.bad != nil {
+		return s.bad
 	}
 	if err := mr.Reregister(c); err != nil {
 		return err
@@ -202,16 +154,12 @@ func (s *session) rereg() error {
 }
 
 func (s *session) mw() error {
-	pd, err := object[*verbs.PD](s, "pd")
-	if err != nil {
-		return err
+	pd, kind := object[*verbs.PD](s, "pd"), s.need("type")
+	if s.bad != nil {
+		return s.bad
 	}
-	kind, err := s.need("type")
-	if err != nil {
-		return err
-	}
-	window := map[uint64]verbs.WindowType{1: verbs.WindowType1, 2: verbs.WindowType2B}[kind]
-	if kind != 1 && kind != 2 {
+	window, ok := map[uint64]verbs.WindowType{1: verbs.WindowType1, 2: verbs.WindowType2B}[kind]
+	if !ok {
 		return refuse(einval, "window type %d", kind)
 	}
 	mw, err := pd.AllocMW(window)
@@ -229,14 +177,12 @@ func (s *session) bindMW1() error {
 }
 
 func (s *session) cq() error {
-	n, err := s.need("cqe")
-	if err != nil {
-		return err
+	n, channel := s.need("cqe"), s.num("channel", 0) != 0
+	if s.bad != nil {
+		return s.bad
 	}
-	q := &queue{}
-	if with, err := s.num("channel", 0); err != nil {
-		return err
-	} else if with != 0 {
+	q, err := &queue{}, error(nil)
+	if channel {
 		if q.channel, err = s.dev().CreateCompletionChannel(); err != nil {
 			return err
 		}
@@ -254,17 +200,10 @@ func (s *session) cq() error {
 	return nil
 }
 
-// clampInt is n as an int, and the largest int if it is more.
-func clampInt(n uint64) int { return int(min(n, 1<<31-1)) }
-
 func (s *session) resizeCQ() error {
-	q, err := object[*queue](s, "cq")
-	if err != nil {
-		return err
-	}
-	n, err := s.need("cqe")
-	if err != nil {
-		return err
+	q, n := object[*queue](s, "cq"), s.need("cqe")
+	if s.bad != nil {
+		return s.bad
 	}
 	if err := q.Resize(clampInt(n)); err != nil {
 		return err
@@ -274,44 +213,34 @@ func (s *session) resizeCQ() error {
 }
 
 func (s *session) notify() error {
-	q, err := object[*queue](s, "cq")
-	if err != nil {
-		return err
+	q, solicited := object[*queue](s, "cq"), s.num("solicited", 0) != 0
+	if s.bad != nil {
+		return s.bad
 	}
-	solicited, err := s.num("solicited", 0)
-	if err != nil {
-		return err
-	}
-	return q.RequestNotify(solicited != 0)
+	return q.RequestNotify(solicited)
 }
 
 // maxWait is the longest that a request may wait.
 const maxWait = 10 * time.Minute
 
 // wait is the time that the argument timeout_ms gives.
-func (s *session) wait(def uint64) (context.Context, context.CancelFunc, error) {
-	ms, err := s.num("timeout_ms", def)
-	if err != nil {
-		return nil, nil, err
-	}
-	ctx, cancel := context.WithTimeout(s.ctx, min(time.Duration(min(ms, 1<<40))*time.Millisecond, maxWait))
-	return ctx, cancel, nil
+func (s *session) wait(def uint64) (context.Context, context.CancelFunc) {
+	ms := s.num("timeout_ms", def)
+	return context.WithTimeout(s.ctx, min(time.Duration(min(ms, 1<<40))*time.Millisecond, maxWait))
 }
 
 func (s *session) waitCQ() error {
-	q, err := object[*queue](s, "cq")
-	if err != nil {
-		return err
+	q := object[*queue](s, "cq")
+	ctx, cancel := s.wait(1000)
+	defer cancel()
+	if s.bad != nil {
+		return s.bad
 	}
 	if q.channel == nil {
 		return refuse(einval, "the CQ has no channel")
 	}
-	ctx, cancel, err := s.wait(1000)
-	if err != nil {
-		return err
-	}
-	defer cancel()
-	switch _, err = q.channel.Get(ctx); {
+	_, err := q.channel.Get(ctx)
+	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		s.say("event=0")
 		return nil
@@ -322,57 +251,46 @@ func (s *session) waitCQ() error {
 }
 
 func (s *session) srq() error {
-	pd, err := object[*verbs.PD](s, "pd")
-	if err != nil {
-		return err
+	pd, a := object[*verbs.PD](s, "pd"), verbs.SRQAttr{MaxWR: s.size("max_wr", 0), MaxSGE: s.size("max_sge", 1), Limit: s.size("limit", 0)}
+	if s.bad != nil {
+		return s.bad
 	}
-	maxWR, maxSGE, limit := uint64(0), uint64(1), uint64(0)
-	if err := s.numbers(map[string]*uint64{"max_wr": &maxWR, "max_sge": &maxSGE, "limit": &limit}); err != nil {
-		return err
-	}
-	return s.add(pd.CreateSRQ(verbs.SRQAttr{MaxWR: clampInt(maxWR), MaxSGE: clampInt(maxSGE), Limit: clampInt(limit)}))
+	return s.add(pd.CreateSRQ(a))
 }
 
 func (s *session) modifySRQ() error {
-	q, err := object[*verbs.SRQ](s, "srq")
-	if err != nil {
-		return err
+	q := object[*verbs.SRQ](s, "srq")
+	if s.bad != nil {
+		return s.bad
 	}
 	now, err := q.Query()
 	if err != nil {
 		return err
 	}
-	limit, maxWR := uint64(now.Limit), uint64(now.MaxWR)
-	if err := s.numbers(map[string]*uint64{"limit": &limit, "max_wr": &maxWR}); err != nil {
-		return err
+	limit, maxWR := s.size("limit", uint64(now.Limit)), s.size("max_wr", uint64(now.MaxWR))
+	if s.bad != nil {
+		return s.bad
 	}
-	return q.Modify(clampInt(limit), clampInt(maxWR))
+	return q.Modify(limit, maxWR)
 }
 
 // vector reads the arguments of an address vector.
-func (s *session) vector() (v verbs.AddressVector, err error) {
+func (s *session) vector() verbs.AddressVector {
 	a, err := netip.ParseAddr(s.str("dgid"))
 	if err != nil || !a.Is6() {
-		return v, refuse(einval, "%.60q is not a GID", s.str("dgid"))
+		s.complain(refuse(einval, "%.60q is not a GID", s.str("dgid")))
+		return verbs.AddressVector{}
 	}
-	sgid, hops, tclass, flow := uint64(0), uint64(64), uint64(0), uint64(0)
-	if err := s.needed(map[string]*uint64{"sgid_index": &sgid}); err != nil {
-		return v, err
+	return verbs.AddressVector{
+		DGID: ib.GID(a.As16()), SGIDIndex: clampInt(s.need("sgid_index")), FlowLabel: uint32(s.num("flow_label", 0)),
+		TrafficClass: uint8(s.num("tclass", 0)), HopLimit: uint8(s.num("hop_limit", 64)),
 	}
-	if err := s.numbers(map[string]*uint64{"hop_limit": &hops, "tclass": &tclass, "flow_label": &flow}); err != nil {
-		return v, err
-	}
-	return verbs.AddressVector{DGID: ib.GID(a.As16()), SGIDIndex: clampInt(sgid), FlowLabel: uint32(flow), TrafficClass: uint8(tclass), HopLimit: uint8(hops)}, nil
 }
 
 func (s *session) ah() error {
-	pd, err := object[*verbs.PD](s, "pd")
-	if err != nil {
-		return err
-	}
-	v, err := s.vector()
-	if err != nil {
-		return err
+	pd, v := object[*verbs.PD](s, "pd"), s.vector()
+	if s.bad != nil {
+		return s.bad
 	}
 	return s.add(pd.CreateAH(v))
 }
@@ -449,11 +367,11 @@ func (s *session) counters() error {
 }
 
 func (s *session) events() error {
-	ctx, cancel, err := s.wait(0)
-	if err != nil {
-		return err
-	}
+	ctx, cancel := s.wait(0)
 	defer cancel()
+	if s.bad != nil {
+		return s.bad
+	}
 	e, err := s.dev().AsyncEvent(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
 		return nil

@@ -10,36 +10,22 @@ import (
 var qpCommands = map[string]func(*session) error{"qp": (*session).qp, "modify": (*session).modify, "query": (*session).query}
 
 func (s *session) qp() error {
-	pd, err := object[*verbs.PD](s, "pd")
-	if err != nil {
-		return err
+	pd, send, recv := object[*verbs.PD](s, "pd"), object[*queue](s, "send_cq"), object[*queue](s, "recv_cq")
+	kind, ok := map[string]ib.Transport{"rc": verbs.RC, "uc": verbs.UC, "ud": verbs.UD}[s.str("type")]
+	if !ok {
+		s.complain(refuse(einval, "type %.20q", s.str("type")))
 	}
-	send, err := object[*queue](s, "send_cq")
-	if err != nil {
-		return err
+	srq := optional[*verbs.SRQ](s, "srq")
+	sendWR, recvWR, inline := s.num("max_send_wr", 64), s.num("max_recv_wr", 64), s.num("max_inline", 0)
+	caps := verbs.QPCaps{
+		MaxSendWR: clampInt(sendWR), MaxRecvWR: clampInt(recvWR), MaxSendSGE: s.size("max_send_sge", 4), MaxRecvSGE: s.size("max_recv_sge", 4),
+		MaxInline: clampInt(inline),
 	}
-	recv, err := object[*queue](s, "recv_cq")
-	if err != nil {
-		return err
+	sigAll := s.num("sig_all", 0) != 0
+	if s.bad != nil {
+		return s.bad
 	}
-	a := verbs.QPInitAttr{SendCQ: send.CQ, RecvCQ: recv.CQ}
-	var ok bool
-	if a.Type, ok = map[string]ib.Transport{"rc": verbs.RC, "uc": verbs.UC, "ud": verbs.UD}[s.str("type")]; !ok {
-		return refuse(einval, "type %.20q", s.str("type"))
-	}
-	if s.has("srq") {
-		if a.SRQ, err = object[*verbs.SRQ](s, "srq"); err != nil {
-			return err
-		}
-	}
-	sendWR, recvWR, sendSGE, recvSGE, inline, sigAll := uint64(64), uint64(64), uint64(4), uint64(4), uint64(0), uint64(0)
-	if err := s.numbers(map[string]*uint64{"max_send_wr": &sendWR, "max_recv_wr": &recvWR, "max_send_sge": &sendSGE, "max_recv_sge": &recvSGE,
-		"max_inline": &inline, "sig_all": &sigAll}); err != nil {
-		return err
-	}
-	a.Caps = verbs.QPCaps{MaxSendWR: clampInt(sendWR), MaxRecvWR: clampInt(recvWR), MaxSendSGE: clampInt(sendSGE), MaxRecvSGE: clampInt(recvSGE), MaxInline: clampInt(inline)}
-	a.SigAll = sigAll != 0
-	qp, err := pd.CreateQP(a)
+	qp, err := pd.CreateQP(verbs.QPInitAttr{Type: kind, SendCQ: send.CQ, RecvCQ: recv.CQ, SRQ: srq, Caps: caps, SigAll: sigAll})
 	if err := s.add(qp, err); err != nil {
 		return err
 	}
@@ -49,10 +35,7 @@ func (s *session) qp() error {
 
 // modify sets the attributes that are named.
 func (s *session) modify() error {
-	qp, err := object[*verbs.QP](s, "qp")
-	if err != nil {
-		return err
-	}
+	qp := object[*verbs.QP](s, "qp")
 	var a verbs.QPAttr
 	var mask verbs.AttrMask
 	for _, x := range []struct {
@@ -82,29 +65,27 @@ func (s *session) modify() error {
 		if !s.has(x.key) {
 			continue
 		}
-		n, err := s.need(x.key)
-		if err != nil {
-			return err
-		}
+		n := s.need(x.key)
 		if n > x.max {
-			return refuse(einval, "%s=%d is more than %d", x.key, n, x.max)
+			s.complain(refuse(einval, "%s=%d is more than %d", x.key, n, x.max))
 		}
 		x.into(n)
 		mask |= x.bit
 	}
 	if s.has("dgid") {
-		if a.AV, err = s.vector(); err != nil {
-			return err
-		}
+		a.AV = s.vector()
 		mask |= verbs.AttrAV
+	}
+	if s.bad != nil {
+		return s.bad
 	}
 	return qp.Modify(a, mask)
 }
 
 func (s *session) query() error {
-	qp, err := object[*verbs.QP](s, "qp")
-	if err != nil {
-		return err
+	qp := object[*verbs.QP](s, "qp")
+	if s.bad != nil {
+		return s.bad
 	}
 	a, _, err := qp.Query()
 	if err != nil {

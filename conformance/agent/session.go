@@ -24,6 +24,7 @@ type session struct {
 	nextID   uint64
 
 	args []peer.AgentArg
+	bad  error // the first thing wrong with them that a command has met while it read them
 	out  strings.Builder
 }
 
@@ -96,7 +97,7 @@ func (s *session) answer(line string) string {
 	if len(words) == 0 {
 		return answerOf(refuse(einval, "an empty request"))
 	}
-	s.args = s.args[:0]
+	s.args, s.bad = s.args[:0], nil
 	for _, w := range words[1:] {
 		k, v, _ := strings.Cut(w, "=")
 		s.args = append(s.args, peer.AgentArg{Key: k, Value: v})
@@ -145,9 +146,9 @@ func (s *session) hello() error {
 	if s.admitted {
 		return refuse(einval, "a second hello")
 	}
-	version, err := s.need("version")
-	if err != nil {
-		return err
+	version := s.need("version")
+	if s.bad != nil {
+		return s.bad
 	}
 	if version != peer.AgentVersion {
 		return refuse(eproto, "this agent speaks version %d of the protocol", peer.AgentVersion)
@@ -203,40 +204,56 @@ func parseNum(text string) (uint64, error) {
 	return n, nil
 }
 
-// need is the number at a key.
-func (s *session) need(key string) (uint64, error) {
-	if !s.has(key) {
-		return 0, refuse(einval, "argument %s is missing", key)
+// Commands read their arguments by the methods and functions below. What is wrong with one is noted in bad and its
+// value is zero, so that a command looks at bad once, when it has read them all.
+
+func (s *session) complain(err error) {
+	if s.bad == nil {
+		s.bad = err
 	}
-	return parseNum(s.str(key))
+}
+
+// need is the number at a key.
+func (s *session) need(key string) uint64 {
+	if !s.has(key) {
+		s.complain(refuse(einval, "argument %s is missing", key))
+		return 0
+	}
+	n, err := parseNum(s.str(key))
+	if err != nil {
+		s.complain(err)
+	}
+	return n
 }
 
 // num is need with a default.
-func (s *session) num(key string, def uint64) (uint64, error) {
+func (s *session) num(key string, def uint64) uint64 {
 	if !s.has(key) {
-		return def, nil
+		return def
 	}
 	return s.need(key)
 }
 
-// numbers reads several numbers; those that are absent stay as they are.
-func (s *session) numbers(into map[string]*uint64) error {
-	for key, at := range into {
-		n, err := s.num(key, *at)
-		if err != nil {
-			return err
-		}
-		*at = n
+// size is num as an int, and the largest int if it is more.
+func (s *session) size(key string, def uint64) int { return clampInt(s.num(key, def)) }
+
+func clampInt(n uint64) int { return int(min(n, 1<<31-1)) }
+
+// object is the object whose number is at a key.
+func object[T any](s *session, key string) T { return get[T](s, s.need(key)) }
+
+// optional is object, and zero if the key is not there.
+func optional[T any](s *session, key string) (o T) {
+	if s.has(key) {
+		o = object[T](s, key)
 	}
-	return nil
+	return o
 }
 
-// needed reads several numbers that must all be there.
-func (s *session) needed(into map[string]*uint64) error {
-	for key := range into {
-		if !s.has(key) {
-			return refuse(einval, "argument %s is missing", key)
-		}
+func get[T any](s *session, id uint64) T {
+	o, ok := s.objects[id].(T)
+	if !ok {
+		s.complain(refuse(enoent, "no such object (%d)", id))
 	}
-	return s.numbers(into)
+	return o
 }

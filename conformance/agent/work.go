@@ -19,117 +19,83 @@ const (
 )
 
 // sges reads the elements: MR:OFF:LEN of a region, or @ADDR:LKEY:LEN as given.
-func (s *session) sges() (out []verbs.SGE, err error) {
+func (s *session) sges() (out []verbs.SGE) {
 	for _, text := range s.all("sge") {
 		f := strings.Split(text, ":")
 		if len(f) != 3 || len(out) == maxSGEs {
-			return nil, refuse(einval, "sge %.80q, or more than %d", text, maxSGEs)
+			s.complain(refuse(einval, "sge %.80q, or more than %d", text, maxSGEs))
+			return nil
 		}
 		first, raw := strings.CutPrefix(f[0], "@")
 		var n [3]uint64
 		for i, t := range []string{first, f[1], f[2]} {
+			var err error
 			if n[i], err = parseNum(t); err != nil {
-				return nil, err
+				s.complain(err)
 			}
 		}
 		if n[2] > 1<<32-1 || raw && n[1] > 1<<32-1 {
-			return nil, refuse(einval, "sge %.80q", text)
+			s.complain(refuse(einval, "sge %.80q", text))
 		}
-		if raw {
-			out = append(out, verbs.SGE{Addr: n[0], LKey: ib.LKey(n[1]), Length: uint32(n[2])})
-			continue
+		e := verbs.SGE{Addr: n[0], LKey: ib.LKey(n[1]), Length: uint32(n[2])}
+		if !raw {
+			if mr := get[*verbs.MR](s, n[0]); mr != nil {
+				e.Addr, e.LKey = mr.Addr()+n[1], mr.LKey()
+			}
 		}
-		mr, err := get[*verbs.MR](s, n[0])
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, verbs.SGE{Addr: mr.Addr() + n[1], LKey: mr.LKey(), Length: uint32(n[2])})
+		out = append(out, e)
 	}
-	return out, nil
+	return out
 }
 
 func (s *session) postSend() error {
-	qp, err := object[*verbs.QP](s, "qp")
-	if err != nil {
-		return err
-	}
-	var op, id, addr, rkey, imm, inv, compare, swap, value, length, qpn, qkey uint64
-	flags, plt, sel := uint64(peer.FlagSignaled), uint64(1), uint64(0)
-	if err := s.needed(map[string]*uint64{"opcode": &op}); err != nil {
-		return err
-	}
-	if err := s.numbers(map[string]*uint64{"wr_id": &id, "flags": &flags, "remote_addr": &addr, "rkey": &rkey, "imm": &imm, "inv_rkey": &inv,
-		"compare_add": &compare, "swap": &swap, "value": &value, "len": &length, "plt": &plt, "sel": &sel, "remote_qpn": &qpn, "remote_qkey": &qkey}); err != nil {
-		return err
-	}
+	qp, op := object[*verbs.QP](s, "qp"), s.need("opcode")
 	code, ok := peer.GoroceOpcode(peer.Opcode(op))
 	if !ok {
-		return refuse(eopnotsupp, "opcode %d", op)
+		s.complain(refuse(eopnotsupp, "opcode %d", op))
 	}
-	sgl, err := s.sges()
-	if err != nil {
-		return err
-	}
+	rkey, length := s.num("rkey", 0), s.num("len", 0)
 	wr := verbs.SendWR{
-		ID: id, Opcode: code, Flags: verbs.SendFlags(flags), SGList: sgl, Imm: uint32(imm), InvalidateKey: ib.RKey(inv),
-		RemoteAddr: addr, RKey: ib.RKey(rkey), CompareAdd: compare, Swap: swap, FlushLength: uint32(length), FlushType: ib.FETH(plt | sel<<4),
-		RemoteQPN: ib.QPN(qpn), RemoteQKey: ib.QKey(qkey),
+		ID: s.num("wr_id", 0), Opcode: code, Flags: verbs.SendFlags(s.num("flags", uint64(peer.FlagSignaled))), SGList: s.sges(),
+		Imm: uint32(s.num("imm", 0)), InvalidateKey: ib.RKey(s.num("inv_rkey", 0)),
+		RemoteAddr: s.num("remote_addr", 0), RKey: ib.RKey(rkey), CompareAdd: s.num("compare_add", 0), Swap: s.num("swap", 0),
+		FlushLength: uint32(length), FlushType: ib.FETH(s.num("plt", 1) | s.num("sel", 0)<<4),
+		RemoteQPN: ib.QPN(s.num("remote_qpn", 0)), RemoteQKey: ib.QKey(s.num("remote_qkey", 0)), AH: optional[*verbs.AH](s, "ah"),
 	}
-	binary.LittleEndian.PutUint64(wr.AtomicWriteVal[:], value)
-	if s.has("ah") {
-		if wr.AH, err = object[*verbs.AH](s, "ah"); err != nil {
-			return err
-		}
-	}
+	binary.LittleEndian.PutUint64(wr.AtomicWriteVal[:], s.num("value", 0))
 	if code == verbs.WRBindMW {
-		if wr.Bind, err = s.bind(rkey, length); err != nil {
-			return err
-		}
+		wr.Bind = s.bind(rkey, length)
+	}
+	if s.bad != nil {
+		return s.bad
 	}
 	return qp.PostSend(&wr)
 }
 
 // bind reads what a work request binds.
-func (s *session) bind(rkey, length uint64) (b verbs.BindMW, err error) {
-	if b.MW, err = object[*verbs.MW](s, "mw"); err != nil {
-		return b, err
+func (s *session) bind(rkey, length uint64) verbs.BindMW {
+	b := verbs.BindMW{
+		MW: object[*verbs.MW](s, "mw"), MR: object[*verbs.MR](s, "mr"), NewRKey: ib.RKey(rkey), Length: length, Access: verbs.Access(s.num("access", 0)),
 	}
-	if b.MR, err = object[*verbs.MR](s, "mr"); err != nil {
-		return b, err
+	if off := s.num("off", 0); b.MR != nil {
+		b.Addr = b.MR.Addr() + off
 	}
-	var off, access uint64
-	if err := s.numbers(map[string]*uint64{"off": &off, "access": &access}); err != nil {
-		return b, err
-	}
-	b.NewRKey, b.Addr, b.Length, b.Access = ib.RKey(rkey), b.MR.Addr()+off, length, verbs.Access(access)
-	return b, nil
+	return b
 }
 
 func (s *session) postRecv() error {
-	sgl, err := s.sges()
-	if err != nil {
-		return err
-	}
-	id, count := uint64(0), uint64(1)
-	if err := s.numbers(map[string]*uint64{"wr_id": &id, "count": &count}); err != nil {
-		return err
-	}
-	var post func(*verbs.RecvWR) error
+	sgl, id, count := s.sges(), s.num("wr_id", 0), s.num("count", 1)
+	var to interface{ PostRecv(*verbs.RecvWR) error }
 	if s.has("srq") {
-		q, err := object[*verbs.SRQ](s, "srq")
-		if err != nil {
-			return err
-		}
-		post = q.PostRecv
+		to = object[*verbs.SRQ](s, "srq")
 	} else {
-		qp, err := object[*verbs.QP](s, "qp")
-		if err != nil {
-			return err
-		}
-		post = qp.PostRecv
+		to = object[*verbs.QP](s, "qp")
+	}
+	if s.bad != nil {
+		return s.bad
 	}
 	for i := range count {
-		if err := post(&verbs.RecvWR{ID: id + i, SGList: sgl}); err != nil {
+		if err := to.PostRecv(&verbs.RecvWR{ID: id + i, SGList: sgl}); err != nil {
 			return err
 		}
 	}
@@ -138,19 +104,12 @@ func (s *session) postRecv() error {
 
 // poll waits for min completions, and answers what there is, up to max.
 func (s *session) poll() error {
-	q, err := object[*queue](s, "cq")
-	if err != nil {
-		return err
-	}
-	most, least := uint64(64), uint64(1)
-	if err := s.numbers(map[string]*uint64{"max": &most, "min": &least}); err != nil {
-		return err
-	}
-	ctx, cancel, err := s.wait(0)
-	if err != nil {
-		return err
-	}
+	q, most, least := object[*queue](s, "cq"), s.num("max", 64), s.num("min", 1)
+	ctx, cancel := s.wait(0)
 	defer cancel()
+	if s.bad != nil {
+		return s.bad
+	}
 	wcs := make([]verbs.WC, min(most, maxWCs))
 	n, err := q.Poll(wcs)
 	for err == nil && n < len(wcs) && uint64(n) < least && ctx.Err() == nil {

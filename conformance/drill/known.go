@@ -77,7 +77,7 @@ func alike(ctx context.Context, d *Drill, t Target, but Profile, opt Options) (l
 	return list
 }
 
-// unlike adds to a drill that has failed as the specification has it who is known to do what was seen. A version of an
+// unlike adds, to a drill that has failed by the specification, the implementations that are known to do what was seen. A version of an
 // implementation that nobody has tried may do what others of it are known to do: it deviates as they do.
 func (r Result) unlike(ctx context.Context, d *Drill, t Target, opt Options) Result {
 	own := t.Profile()

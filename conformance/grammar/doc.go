@@ -9,5 +9,5 @@
 // polls and lets time pass as the same choices say, and check what must hold whatever is said: no panic, no byte outside of registered
 // memory, nothing malformed sent, bounded work for a packet. They do the same with a communication manager alone.
 //
-// Limits: one goroutine uses a Speaker. Packets have no ICRC: who sends them makes it.
+// Limits: one goroutine uses a Speaker. Packets have no ICRC: their sender makes it.
 package grammar

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/peer"
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/analyse"
 	"github.com/goroce/goroce/roce/pcap"
@@ -108,10 +109,6 @@ func delivered(events []wire.Event) *analyse.Report {
 }
 
 // repair is the analyser's answer to how a loss was mended, as the requester saw it.
-func (x *trial) repair(l analyse.Loss) (*analyse.Repair, error) {
-	r, err := x.analysed(x.v, atRequester, analyse.Conduct{Losses: []analyse.Loss{l}})
-	if err != nil {
-		return nil, err
-	}
-	return r.Repairs[0], nil
+func (x *trial) repair(l analyse.Loss) *analyse.Repair {
+	return peer.Got(x.analysed(x.v, atRequester, analyse.Conduct{Losses: []analyse.Loss{l}})).Repairs[0]
 }

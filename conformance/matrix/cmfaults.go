@@ -40,7 +40,7 @@ type cmFault struct {
 }
 
 // CMFaults runs programs that use RDMA-CM into trouble. A killed original is missed at
-// once, since its kernel hangs up for it. A killed stand-in is missed only by who has
+// once, since its kernel hangs up for it. A killed stand-in is missed only by a side that has
 // something on its way to it: there is no sign of life on an idle connection.
 func (e *Env) CMFaults(ctx context.Context, subject, ref Host) error {
 	kill := func(server bool) func(context.Context, peer.Family) (string, error) {

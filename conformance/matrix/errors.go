@@ -16,15 +16,15 @@ type scenario struct {
 	authority string
 	adjust    func(*params)
 	// run returns what was seen, for the row's detail.
-	run func(x *trial) (string, error)
+	run func(x *trial) string
 }
 
 var scenarios = []scenario{
-	{"success_send", "IBTA 9.7", nil, func(x *trial) (string, error) { return "", x.transfer(peer.OpSend, faultSize) }},
-	{"success_write", "IBTA 9.7", nil, func(x *trial) (string, error) { return "", x.transfer(peer.OpWrite, faultSize) }},
-	{"success_write_imm", "IBTA 9.7", nil, func(x *trial) (string, error) { return "", x.transfer(peer.OpWriteImm, faultSize) }},
-	{"success_read", "IBTA 9.7", nil, func(x *trial) (string, error) { return "", x.transfer(peer.OpRead, faultSize) }},
-	{"success_atomic_cas", "IBTA 9.7", nil, func(x *trial) (string, error) { return "", x.transfer(peer.OpCmpSwap, 8) }},
+	{"success_send", "IBTA 9.7", nil, succeeds(peer.OpSend, faultSize)},
+	{"success_write", "IBTA 9.7", nil, succeeds(peer.OpWrite, faultSize)},
+	{"success_write_imm", "IBTA 9.7", nil, succeeds(peer.OpWriteImm, faultSize)},
+	{"success_read", "IBTA 9.7", nil, succeeds(peer.OpRead, faultSize)},
+	{"success_atomic_cas", "IBTA 9.7", nil, succeeds(peer.OpCmpSwap, 8)},
 
 	{"rkey_violation write", "IBTA 9.7.5.2.4: remote access error", nil, wrongKey(peer.OpWrite)},
 	{"rkey_violation read", "IBTA 9.7.5.2.4: remote access error", nil, wrongKey(peer.OpRead)},
@@ -104,11 +104,15 @@ func (e *Env) oneScenario(p *pair, s scenario, f peer.Family) (string, error) {
 	defer c.close()
 	x := watched(c)
 	defer x.end()
-	detail, err := s.run(x)
-	if err != nil {
+	detail := ""
+	if err := peer.Steps(func() { detail = s.run(x) }); err != nil {
 		return "", c.excuse(fmt.Errorf("%w\n%s", err, x.tr.Tail(50)), x.tr)
 	}
 	return detail, x.checkICRC()
+}
+
+func succeeds(op peer.Opcode, size int) func(*trial) string {
+	return func(x *trial) string { x.transfer(op, size); return "" }
 }
 
 // checkICRC looks at what either side has sent, before any rule.

@@ -10,67 +10,47 @@ import (
 
 // Requests that the responder must refuse because of what they address.
 
-func wrongKey(op peer.Opcode) func(x *trial) (string, error) {
-	return func(x *trial) (string, error) {
+// refused posts a request, which must fail.
+func (x *trial) refused(wr peer.SendWR, want ...peer.Status) string {
+	x.postWR(wr)
+	return x.fails(wr.ID, want...).Status.String()
+}
+
+func wrongKey(op peer.Opcode) func(x *trial) string {
+	return func(x *trial) string {
 		seed := x.nextSeed()
-		if err := x.rsp.arena.Fill(0, 4*guard, seed, 0); err != nil {
-			return "", err
-		}
+		peer.Must(x.rsp.arena.Fill(0, 4*guard, seed, 0))
 		wr := x.wr(op, 1, 64)
 		wr.RKey ^= 0x5a // another generation of the same key
-		if err := x.rq.PostSend(wr); err != nil {
-			return "", err
-		}
-		wc, err := x.fails(1, peer.RemAccessErr)
-		if err != nil {
-			return "", err
-		}
-		return wc.Status.String(), x.untouched(seed)
+		status := x.refused(wr, peer.RemAccessErr)
+		x.untouched(seed)
+		return status
 	}
 }
 
-func beyondEnd(x *trial) (string, error) {
+func beyondEnd(x *trial) string {
 	wr := x.wr(peer.OpWrite, 1, 64)
 	wr.RemoteAddr = x.rsp.arena.Addr() + uint64(x.rsp.arena.Len()) - 63
-	if err := x.rq.PostSend(wr); err != nil {
-		return "", err
-	}
-	wc, err := x.fails(1, peer.RemAccessErr)
-	return wc.Status.String(), err
+	return x.refused(wr, peer.RemAccessErr)
 }
 
-func noPermission(x *trial) (string, error) {
-	mr, err := x.rsp.s.MR(4096, peer.AccessLocalWrite|peer.AccessRemoteRead)
-	if err != nil {
-		return "", err
-	}
+func noPermission(x *trial) string {
+	mr := peer.Got(x.rsp.s.MR(4096, peer.AccessLocalWrite|peer.AccessRemoteRead))
 	defer mr.Dereg()
 	wr := x.wr(peer.OpWrite, 1, 64)
 	wr.RemoteAddr, wr.RKey = mr.Addr(), mr.RKey()
-	if err := x.rq.PostSend(wr); err != nil {
-		return "", err
+	status := x.refused(wr, peer.RemAccessErr)
+	if !slices.Equal(peer.Got(mr.Read(0, 64)), make([]byte, 64)) {
+		peer.Must(errors.New("a region without remote write permission was written"))
 	}
-	wc, err := x.fails(1, peer.RemAccessErr)
-	if err != nil {
-		return "", err
-	}
-	b, err := mr.Read(0, 64)
-	if err == nil && !slices.Equal(b, make([]byte, 64)) {
-		err = errors.New("a region without remote write permission was written")
-	}
-	return wc.Status.String(), err
+	return status
 }
 
-func misalignedAtomic(x *trial) (string, error) {
+func misalignedAtomic(x *trial) string {
 	// The address is changed on the way, because libraries refuse to post such a request.
 	const vaLow = 7 // the last byte of the AtomicETH's address
 	hit := x.rule(&wire.Rule{Match: x.target(reqOnly, 8), Kind: wire.Rewrite, Edit: func(p *wire.Packet) { p.Body()[vaLow] |= 4 }})
-	if err := x.post(peer.OpFetchAdd, 1, 8); err != nil {
-		return "", err
-	}
-	wc, err := x.fails(1, peer.RemInvReqErr)
-	if err == nil && hit.Hits() != 1 {
-		err = errors.New("no request was changed")
-	}
-	return wc.Status.String(), err
+	status := x.refused(x.wr(peer.OpFetchAdd, 1, 8), peer.RemInvReqErr)
+	x.acted(hit, 1, "requests that were changed")
+	return status
 }

@@ -9,31 +9,25 @@ import (
 
 // Receive requests that do not fit what arrives.
 
+// receiveFails waits for the receive of a message that the responder refuses.
+func (x *trial) receiveFails(id uint64, want ...peer.Status) peer.Status {
+	got := peer.Got(x.sq.PollRecv(1, opWait))
+	if len(got) != 1 || got[0].ID != id || !slices.Contains(want, got[0].Status) {
+		peer.Must(fmt.Errorf("responder: %v, want id %d, %v", got, id, want))
+	}
+	return got[0].Status
+}
+
 // remoteOperation posts a receive request whose key is wrong.
-func remoteOperation(x *trial) (string, error) {
+func remoteOperation(x *trial) string {
 	bad := peer.SGE{Raw: true, Addr: x.rsp.arena.Addr(), LKey: x.rsp.arena.LKey() ^ 0x5a, Len: faultSize}
-	if err := x.sq.PostRecv(peer.RecvWR{ID: 2, SGL: []peer.SGE{bad}}); err != nil {
-		return "", err
-	}
-	if err := x.post(peer.OpSend, 1, 64); err != nil {
-		return "", err
-	}
-	wc, err := x.fails(1, peer.RemOpErr)
-	if err != nil {
-		return "", err
-	}
-	got, err := x.sq.PollRecv(1, opWait)
-	if err == nil && (len(got) != 1 || got[0].ID != 2 || !slices.Contains([]peer.Status{peer.LocProtErr, peer.LocQPOpErr}, got[0].Status)) {
-		err = fmt.Errorf("responder: %v, want LOC_PROT_ERR (rxe: LOC_QP_OP_ERR)", got)
-	}
-	if err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("%v, responder %v", wc.Status, got[0].Status), nil
+	peer.Must(x.sq.PostRecv(peer.RecvWR{ID: 2, SGL: []peer.SGE{bad}}))
+	status := x.refused(x.wr(peer.OpSend, 1, 64), peer.RemOpErr)
+	return fmt.Sprintf("%v, responder %v", status, x.receiveFails(2, peer.LocProtErr, peer.LocQPOpErr)) // the latter is rxe's
 }
 
 // tooShort sends more than the receive request has room for.
-func tooShort(x *trial) (string, error) {
+func tooShort(x *trial) string {
 	want, wantRecv := []peer.Status{peer.RemInvReqErr}, peer.LocLenErr
 	if isRXE(x.rsp.p) {
 		want, wantRecv = []peer.Status{peer.RemOpErr}, peer.LocQPOpErr
@@ -42,33 +36,18 @@ func tooShort(x *trial) (string, error) {
 		want = []peer.Status{peer.RemInvReqErr, peer.RemOpErr}
 	}
 	seed := x.nextSeed()
-	if err := x.rsp.arena.Fill(0, 2*guard+faultSize, seed, 0); err != nil {
-		return "", err
-	}
-	if err := x.recv(2, 100); err != nil {
-		return "", err
-	}
-	if err := x.post(peer.OpSend, 1, faultSize); err != nil {
-		return "", err
-	}
-	wc, err := x.fails(1, want...)
-	if err != nil {
-		return "", err
-	}
-	if wc.Status == peer.RemInvReqErr {
+	peer.Must(x.rsp.arena.Fill(0, 2*guard+faultSize, seed, 0))
+	x.recv(2, 100)
+	x.post(peer.OpSend, 1, faultSize)
+	status := x.fails(1, want...).Status
+	if status == peer.RemInvReqErr {
 		wantRecv = peer.LocLenErr
 	}
-	got, err := x.sq.PollRecv(1, opWait)
-	if err == nil && (len(got) != 1 || got[0].ID != 2 || got[0].Status != wantRecv) {
-		err = fmt.Errorf("responder: %v, want %v", got, wantRecv)
-	}
-	if err != nil {
-		return "", err
-	}
+	got := x.receiveFails(2, wantRecv)
 	if bad, err := x.rsp.arena.Check(dataOff+100, faultSize-100, seed, dataOff+100); err != nil || bad >= 0 {
-		return "", fmt.Errorf("byte %d behind the receive buffer was written (%v)", bad, err)
+		peer.Must(fmt.Errorf("byte %d behind the receive buffer was written (%v)", bad, err))
 	}
-	return fmt.Sprintf("%v, responder %v", wc.Status, got[0].Status), nil
+	return fmt.Sprintf("%v, responder %v", status, got)
 }
 
 // wrongQKey sends a datagram with a wrong Q_Key and then a right one.

@@ -31,19 +31,11 @@ func (x *trial) rnrNAKs() *wire.Rule {
 	return x.rule(&wire.Rule{Match: m, Kind: wire.Observe, Times: -1})
 }
 
-func rnrExceeded(x *trial) (string, error) {
+func rnrExceeded(x *trial) string {
 	naks := x.rnrNAKs()
-	if err := x.post(peer.OpSend, 1, 64); err != nil {
-		return "", err
-	}
-	wc, err := x.fails(1, peer.RNRRetryExcErr)
-	if err != nil {
-		return "", err
-	}
-	if err := rightRNRNAKs(naks.Hits(), x.probes()); err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("%v after %d RNR NAKs", wc.Status, naks.Hits()), nil
+	status := x.refused(x.wr(peer.OpSend, 1, 64), peer.RNRRetryExcErr)
+	peer.Must(rightRNRNAKs(naks.Hits(), x.probes()))
+	return fmt.Sprintf("%v after %d RNR NAKs", status, naks.Hits())
 }
 
 // rightRNRNAKs checks how many RNR NAKs a SEND has drawn until its requester gave up. A probe that went before the
@@ -64,33 +56,22 @@ func (x *trial) probes() int {
 	return 0
 }
 
-func rnrNotExceeded(x *trial) (string, error) {
+func rnrNotExceeded(x *trial) string {
 	naks := x.rnrNAKs()
 	seed := x.nextSeed()
-	if err := place(x.req.arena, x.rsp.arena, dataOff, faultSize, seed); err != nil {
-		return "", err
-	}
-	if err := x.post(peer.OpSend, 1, faultSize); err != nil {
-		return "", err
-	}
-	if err := waitHits(naks, 3, opWait); err != nil {
-		return "", err
-	}
-	if err := x.recv(2, faultSize); err != nil {
-		return "", err
-	}
-	if _, err := await(x.rq.PollSend, 1, "requester"); err != nil {
-		return "", err
-	}
-	if _, err := await(x.sq.PollRecv, 2, "responder"); err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("%d RNR NAKs", naks.Hits()), verify(x.rsp.arena, dataOff, faultSize, seed)
+	peer.Must(place(x.req.arena, x.rsp.arena, dataOff, faultSize, seed))
+	x.post(peer.OpSend, 1, faultSize)
+	x.hits(naks, 3)
+	x.recv(2, faultSize)
+	x.sent(1)
+	x.received(2)
+	peer.Must(verify(x.rsp.arena, dataOff, faultSize, seed))
+	return fmt.Sprintf("%d RNR NAKs", naks.Hits())
 }
 
 // exceeded loses the same packet for ever.
-func exceeded(op peer.Opcode, at position) func(x *trial) (string, error) {
-	return func(x *trial) (string, error) {
+func exceeded(op peer.Opcode, at position) func(x *trial) string {
+	return func(x *trial) string {
 		counted := at
 		if at == ack {
 			// Nothing is acknowledged, so each retry begins with the first packet; a window that
@@ -101,49 +82,36 @@ func exceeded(op peer.Opcode, at position) func(x *trial) (string, error) {
 		m := x.target(at, faultSize)
 		m.AnyPSN = at == ack // whatever a duplicate is answered with
 		lost := x.rule(&wire.Rule{Match: m, Kind: wire.Drop, Times: -1})
-		if err := x.recv(2, faultSize); err != nil {
-			return "", err
-		}
+		x.recv(2, faultSize)
 		start := time.Now()
-		if err := x.post(op, 1, faultSize); err != nil {
-			return "", err
-		}
-		wc, err := x.fails(1, peer.RetryExcErr)
-		if err != nil {
-			return "", err
-		}
+		x.post(op, 1, faultSize)
+		wc := x.fails(1, peer.RetryExcErr)
 		took := time.Since(start)
 		if lost.Hits() == 0 {
-			return "", errors.New("nothing was lost")
+			peer.Must(errNothingLost)
 		}
 		// The requests are counted, since a responder in a guest that stalls may answer late, or
 		// two at once.
-		sent, err := x.transmissions(op, target)
-		if err != nil {
-			return "", err
-		}
+		sent := x.transmissions(op, target)
 		if sent < shortRetry+1 {
-			return "", fmt.Errorf("the request was sent %d times, want 1 and %d retries", sent, shortRetry)
+			peer.Must(fmt.Errorf("the request was sent %d times, want 1 and %d retries", sent, shortRetry))
 		}
 		if isGoroce(x.req.p) {
-			if err := x.patientEnough(took, at == reqLast || at == ack); err != nil {
-				return "", err
-			}
+			x.patientEnough(took, at == reqLast || at == ack)
 		}
-		return fmt.Sprintf("%v after %d transmissions, %d ms", wc.Status, sent, took.Milliseconds()), nil
+		return fmt.Sprintf("%v after %d transmissions, %d ms", wc.Status, sent, took.Milliseconds())
 	}
 }
 
+var errNothingLost = errors.New("nothing was lost")
+
 // transmissions is how often the request was sent that a loss is of, or of which it is a response.
-func (x *trial) transmissions(op peer.Opcode, l analyse.Loss) (int, error) {
-	r, err := x.repair(l)
-	if err != nil {
-		return 0, err
-	}
+func (x *trial) transmissions(op peer.Opcode, l analyse.Loss) int {
+	r := x.repair(l)
 	if op == peer.OpRead {
-		return 1 + len(r.Asked) + r.MoreAsked, nil
+		return 1 + len(r.Asked) + r.MoreAsked
 	}
-	return r.Times, nil
+	return r.Times
 }
 
 // tenseTime is the ACK timeout of tenseTimeout.
@@ -156,16 +124,11 @@ const lossProbes = 2
 // patientEnough checks that a requester whose retries ran out, which took some time, has not
 // gone on for longer than it should, nor, if it was its timer that ran out, given up too soon.
 // What a slow responder does to the numbers is allowed for: progress gives all retries back.
-func (x *trial) patientEnough(took time.Duration, byTimer bool) error {
-	if err := tooSoon(took, byTimer); err != nil {
-		return err
-	}
-	r, err := x.analysed(x.v, atRequester, analyse.Conduct{}, 1+shortRetry+lossProbes)
-	if err != nil {
-		return err
-	}
+func (x *trial) patientEnough(took time.Duration, byTimer bool) {
+	peer.Must(tooSoon(took, byTimer))
+	r := peer.Got(x.analysed(x.v, atRequester, analyse.Conduct{}, 1+shortRetry+lossProbes))
 	r.Breaches = slices.DeleteFunc(r.Breaches, func(b analyse.Breach) bool { return b.Rule != analyse.RuleTries })
-	return breaches(x.req.p.Name(), r)
+	peer.Must(breaches(x.req.p.Name(), r))
 }
 
 // tooSoon refuses a requester that gave up before its timer can have run out so often.
@@ -177,39 +140,31 @@ func tooSoon(took time.Duration, byTimer bool) error {
 }
 
 // notExceeded loses it as often as there are retries.
-func notExceeded(op peer.Opcode, at position, times int) func(x *trial) (string, error) {
-	return func(x *trial) (string, error) {
+func notExceeded(op peer.Opcode, at position, times int) func(x *trial) string {
+	return func(x *trial) string {
 		lost := x.rule(&wire.Rule{Match: x.target(at, faultSize), Kind: wire.Drop, Times: times})
-		if err := x.transfer(op, faultSize); err != nil {
-			return "", err
-		}
-		if lost.Hits() != times {
-			return "", fmt.Errorf("the packet was lost %d times, want %d", lost.Hits(), times)
-		}
-		return fmt.Sprintf("lost %d times", times), x.transfer(op, faultSize)
+		x.transfer(op, faultSize)
+		x.acted(lost, times, "the packet was lost")
+		x.transfer(op, faultSize)
+		return fmt.Sprintf("lost %d times", times)
 	}
 }
 
 // loseOne transfers a message of which one packet is lost, and tells how that was mended.
-func (x *trial) loseOne(op peer.Opcode, at position) (analyse.Loss, *analyse.Repair, error) {
+func (x *trial) loseOne(op peer.Opcode, at position) (analyse.Loss, *analyse.Repair) {
 	lost, loss := x.rule(&wire.Rule{Match: x.target(at, faultSize), Kind: wire.Drop}), x.loss(at, faultSize)
-	if err := x.transfer(op, faultSize); err != nil {
-		return loss, nil, err
-	}
+	x.transfer(op, faultSize)
 	if lost.Hits() != 1 {
-		return loss, nil, errors.New("nothing was lost")
+		peer.Must(errNothingLost)
 	}
-	r, err := x.repair(loss)
-	return loss, r, err
+	return loss, x.repair(loss)
 }
 
 // partialWrite loses a packet in the middle: what lies before it must not be sent again.
-func partialWrite(x *trial) (string, error) {
-	_, r, err := x.loseOne(peer.OpWrite, reqMiddle)
-	if err != nil {
-		return "", err
-	}
-	return "resent from the lost packet on", onlyFrom(r)
+func partialWrite(x *trial) string {
+	_, r := x.loseOne(peer.OpWrite, reqMiddle)
+	peer.Must(onlyFrom(r))
+	return "resent from the lost packet on"
 }
 
 // onlyFrom checks that the packet which was lost was sent again, and none before it, but for
@@ -229,27 +184,22 @@ func onlyFrom(r *analyse.Repair) error {
 const readTries = 3
 
 // partialRead loses a response: the request is issued again for the missing range.
-func partialRead(x *trial) (string, error) {
+func partialRead(x *trial) string {
 	late := 0
 	for range readTries {
-		loss, r, err := x.loseOne(peer.OpRead, rspMiddle)
-		if err != nil {
-			return "", err
-		}
+		loss, r := x.loseOne(peer.OpRead, rspMiddle)
 		missing := faultSize - loss.PSN.Diff(loss.Request)*faultMTU
-		switch how, err := askedAgain(r, missing); {
-		case err != nil:
-			return "", err
-		case how == forTheRest:
-			return fmt.Sprintf("asked again for the last %d bytes", missing), nil
-		case how == forAll:
+		switch peer.Got(askedAgain(r, missing)) {
+		case forTheRest:
+			return fmt.Sprintf("asked again for the last %d bytes", missing)
+		case forAll:
 			late++
 		}
 	}
 	if late > 0 {
-		return "", fmt.Errorf("a response was missed, and the requester asked for all of them: %d of %d times", late, readTries)
+		peer.Must(fmt.Errorf("a response was missed, and the requester asked for all of them: %d of %d times", late, readTries))
 	}
-	return "probes had asked again for all responses before the missing one was missed", nil
+	return "probes had asked again for all responses before the missing one was missed"
 }
 
 // asking is how a requester came by a response that was lost.

@@ -21,7 +21,7 @@ type micro struct {
 	name      string
 	authority string
 	adjust    func(*params)
-	run       func(x *trial, f *findings) error
+	run       func(x *trial, f *findings)
 	// times is on how many connections it is looked at if much is measured (Env.MicroTimes); otherwise on one.
 	times int
 }
@@ -112,7 +112,7 @@ func (e *Env) oneMicro(p *pair, b micro, f *findings) error {
 	defer c.close()
 	x := watched(c)
 	defer x.end()
-	if err = b.run(x, f); err != nil && !errors.Is(err, errNotMeasured) {
+	if err = peer.Steps(func() { b.run(x, f) }); err != nil && !errors.Is(err, errNotMeasured) {
 		return c.excuse(fmt.Errorf("%w\n%s", err, x.tr.Tail(60)), x.tr)
 	}
 	return err

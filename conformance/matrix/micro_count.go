@@ -13,28 +13,20 @@ import (
 // How many packets the two sides make of what they are sent.
 
 // cnpGap marks all packets of a long WRITE, and measures how many CNPs that makes, how soon, and how close together.
-func cnpGap(x *trial, f *findings) error {
+func cnpGap(x *trial, f *findings) {
 	const size = 256 * faultMTU
 	match := wire.Match{From: x.req.p.PortName(), Dst: x.rsp.p.Addr(x.family), QPN: x.sq.QPN(), AnyPSN: true}
 	marked := x.rule(&wire.Rule{Match: match, Kind: wire.MarkCE, Times: -1})
-	if err := x.transfer(peer.OpWrite, size); err != nil {
-		return err
-	}
-	r, err := x.analysed(x.v, atResponder, analyse.Conduct{})
-	if err != nil {
-		return err
-	}
-	if err := breaches(x.rsp.p.Name(), r); err != nil {
-		return err
-	}
+	x.transfer(peer.OpWrite, size)
+	r := peer.Got(x.analysed(x.v, atResponder, analyse.Conduct{}))
+	peer.Must(breaches(x.rsp.p.Name(), r))
 	cnps := r.Connections[0].Ways[0].CNPs
 	f.sample("ce_packets", "", float64(marked.Hits()))
 	f.sample("cnps", "", float64(cnps))
 	if cnps > marked.Hits() {
-		return fmt.Errorf("%d CNPs for %d marked packets", cnps, marked.Hits())
+		peer.Must(fmt.Errorf("%d CNPs for %d marked packets", cnps, marked.Hits()))
 	}
 	x.cnpTimes(f)
-	return nil
 }
 
 // cnpTimes measures from the first packet to the first CNP, and from each CNP to the next.
@@ -56,30 +48,21 @@ func (x *trial) cnpTimes(f *findings) {
 }
 
 // ackCoalescing posts many WRITEs at once and counts the ACKs.
-func ackCoalescing(x *trial, f *findings) error {
+func ackCoalescing(x *trial, f *findings) {
 	const n = 48
 	for i := range n {
 		wr := x.wr(peer.OpWrite, uint64(i), 512)
 		if i < n-1 {
 			wr.Flags &^= peer.FlagSignaled
 		}
-		if err := x.rq.PostSend(wr); err != nil {
-			return err
-		}
+		x.postWR(wr)
 	}
-	if _, err := await(x.rq.PollSend, n-1, "requester"); err != nil {
-		return err
-	}
-	r, err := x.analysed(x.v, atResponder, analyse.Conduct{})
-	if err != nil {
-		return err
-	}
-	w := &r.Connections[0].Ways[0]
+	x.sent(n - 1)
+	w := &peer.Got(x.analysed(x.v, atResponder, analyse.Conduct{})).Connections[0].Ways[0]
 	f.numbers["messages"] = n
 	f.sample("acks", "", float64(w.ACKs))
 	f.sample("acks_asked_for", "", float64(w.ACKReqs))
 	if w.ACKs == 0 {
-		return errors.New("no ACK was seen")
+		peer.Must(errors.New("no ACK was seen"))
 	}
-	return nil
 }

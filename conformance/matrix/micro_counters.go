@@ -19,24 +19,14 @@ const ecnCE = 3
 // The counters of the two ends, held against the trace.
 
 // lossCounters loses a packet, and holds the counters of the two ends against the trace.
-func lossCounters(x *trial, f *findings) error {
+func lossCounters(x *trial, f *findings) {
 	before := map[*side]map[string]uint64{}
 	for _, s := range []*side{x.req, x.rsp} {
-		c, err := s.s.Counters()
-		if err != nil {
-			return err
-		}
-		before[s] = c
+		before[s] = peer.Got(s.s.Counters())
 	}
 	x.rule(&wire.Rule{Match: x.target(reqMiddle, faultSize), Kind: wire.Drop})
-	if err := x.transfer(peer.OpSend, faultSize); err != nil {
-		return err
-	}
-	r, err := x.analysed(x.v, atRequester, analyse.Conduct{})
-	if err != nil {
-		return err
-	}
-	naks := r.Connections[0].Ways[0].Sequence
+	x.transfer(peer.OpSend, faultSize)
+	naks := peer.Got(x.analysed(x.v, atRequester, analyse.Conduct{})).Connections[0].Ways[0].Sequence
 	gaps := min(naks, 1)
 	f.numbers["naks_seen"] = float64(naks)
 	// The names of rxe and this module, and of ConnectX. A responder may say again that a packet is missing, and a requester
@@ -50,21 +40,18 @@ func lossCounters(x *trial, f *findings) error {
 		{x.rsp, "gaps_counted_by_responder", []string{"out_of_seq_request", "out_of_sequence"}},
 	} {
 		name, n, err := counted(c.s.s.Counters, before[c.s], c.names, gaps)
-		if err != nil {
-			return err
-		}
+		peer.Must(err)
 		if name == "" {
 			continue // it has no such counter
 		}
 		f.numbers[c.what] = float64(n)
 		if n < gaps {
-			return fmt.Errorf("%s counts %d in %s, and the wire has seen %d", c.s.p.Name(), n, name, gaps)
+			peer.Must(fmt.Errorf("%s counts %d in %s, and the wire has seen %d", c.s.p.Name(), n, name, gaps))
 		}
 	}
 	if naks == 0 {
-		return fmt.Errorf("%w: the gap was repaired without a NAK", errNotMeasured)
+		peer.Must(fmt.Errorf("%w: the gap was repaired without a NAK", errNotMeasured))
 	}
-	return nil
 }
 
 // A kernel shows a device's counters as it read them last, for a while: 10 ms by default (hw_counters/lifespan).
@@ -97,12 +84,8 @@ func counted(read func() (map[string]uint64, error), before map[string]uint64, n
 type counts struct{ req, rsp map[string]uint64 }
 
 // counts reads the counters of both ends until they stay as they are.
-func (x *trial) counts() (c counts, err error) {
-	if c.req, err = calm(x.req.s.Counters); err != nil {
-		return c, err
-	}
-	c.rsp, err = calm(x.rsp.s.Counters)
-	return c, err
+func (x *trial) counts() counts {
+	return counts{req: peer.Got(calm(x.req.s.Counters)), rsp: peer.Got(calm(x.rsp.s.Counters))}
 }
 
 // calm reads counters until they stay as they are for a while, or have had the time to.
@@ -143,11 +126,8 @@ var counters = []counter{
 
 // faultCounters has a fault of each kind, and holds the counters of the two ends against the trace. "X_seen" is what the wire
 // has seen, "X_counted" what the counter says, which is missing if there is no such counter.
-func faultCounters(x *trial, f *findings) error {
-	before, err := x.counts()
-	if err != nil {
-		return err
-	}
+func faultCounters(x *trial, f *findings) {
+	before := x.counts()
 	for _, ft := range []struct {
 		op   peer.Opcode
 		at   position
@@ -162,18 +142,11 @@ func faultCounters(x *trial, f *findings) error {
 		ft.rule.Match = x.target(ft.at, faultSize)
 		ft.rule.Match.AnyPSN = ft.rule.Times < 0
 		r := x.rule(ft.rule)
-		if err := x.transfer(ft.op, faultSize); err != nil {
-			return err
-		}
+		x.transfer(ft.op, faultSize)
 		x.env.Wire.Remove(r)
 	}
-	if err := x.oneRNR(); err != nil {
-		return err
-	}
-	now, err := x.counts()
-	if err != nil {
-		return err
-	}
+	x.oneRNR()
+	now := x.counts()
 	s := new(seenFaults)
 	s.add(x, x.tr.Events())
 	for _, c := range counters {
@@ -186,30 +159,20 @@ func faultCounters(x *trial, f *findings) error {
 			f.numbers[c.what+"_counted"] = float64(to[c.names[i]] - from[c.names[i]])
 		}
 	}
-	return nil
 }
 
 // oneRNR has a SEND wait for its receive.
-func (x *trial) oneRNR() error {
+func (x *trial) oneRNR() {
 	naks := x.rnrNAKs()
-	if err := x.post(peer.OpSend, 1, microMessage); err != nil {
-		return err
-	}
+	x.post(peer.OpSend, 1, microMessage)
 	x.advance(microMessage)
-	if err := waitHits(naks, 1, opWait); err != nil {
-		return err
-	}
-	if err := x.recv(2, microMessage); err != nil {
-		return err
-	}
-	if _, err := await(x.rq.PollSend, 1, "requester"); err != nil {
-		return err
-	}
-	_, err := await(x.sq.PollRecv, 2, "responder")
-	return err
+	x.hits(naks, 1)
+	x.recv(2, microMessage)
+	x.sent(1)
+	x.received(2)
 }
 
-// seenFaults is what the wire has seen of them: what reached the one who is to count it.
+// seenFaults is what the wire has seen of them: what reached the side that is to count it.
 type seenFaults struct {
 	seqNAKs, rnrNAKs, ahead, duplicates, impliedNAKs, damaged, marked, cnps int
 }

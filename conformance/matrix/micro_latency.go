@@ -16,24 +16,19 @@ import (
 
 // ackLatency measures how long the responder takes for the ACK of a short WRITE. The way to it and back is in all times, and
 // this is the shortest that it can be.
-func ackLatency(x *trial, f *findings) error {
+func ackLatency(x *trial, f *findings) {
 	for range x.env.microTimes() {
 		begin, psn := len(x.tr.Events()), x.psn
-		if err := x.post(peer.OpWrite, 1, microMessage); err != nil {
-			return err
-		}
+		x.post(peer.OpWrite, 1, microMessage)
 		x.advance(microMessage)
-		if _, err := await(x.rq.PollSend, 1, "requester"); err != nil {
-			return err
-		}
+		x.sent(1)
 		if d, ok := x.answered(x.tr.Events()[begin:], psn, psn); ok {
 			f.time("ack_made", d)
 		}
 	}
 	if len(f.samples) == 0 {
-		return errors.New("no WRITE was seen with its ACK")
+		peer.Must(errors.New("no WRITE was seen with its ACK"))
 	}
-	return nil
 }
 
 // microMessage is the length of a short message, in bytes.
@@ -60,62 +55,46 @@ func (x *trial) answered(events []wire.Event, first, last uint32) (d time.Durati
 }
 
 // lose does an operation some times and loses a packet at a position each time. It returns how the losses were mended.
-func (x *trial) lose(at position, op func() error) ([]*analyse.Repair, error) {
+func (x *trial) lose(at position, op func()) []*analyse.Repair {
 	var losses []analyse.Loss
 	for range x.env.microTimes() {
 		losses = append(losses, x.loss(at, faultSize))
 		x.rule(&wire.Rule{Match: x.target(at, faultSize), Kind: wire.Drop})
-		if err := op(); err != nil {
-			return nil, err
-		}
+		op()
 	}
-	r, err := x.analysed(x.v, atRequester, analyse.Conduct{Losses: losses})
-	if err != nil {
-		return nil, err
-	}
-	return r.Repairs, x.checkConduct(x.v) // a NAK is for what is missing, among others
+	r := peer.Got(x.analysed(x.v, atRequester, analyse.Conduct{Losses: losses}))
+	peer.Must(x.checkConduct(x.v)) // a NAK is for what is missing, among others
+	return r.Repairs
 }
 
 // nakLatency loses a packet in the middle, and measures how long the responder takes for the NAK from the packet behind
 // the gap on, and the requester from the NAK on until it sends the missing packet.
-func nakLatency(op peer.Opcode) func(x *trial, f *findings) error {
-	return func(x *trial, f *findings) error {
-		return x.naks(f, reqMiddle, func() error { return x.transfer(op, faultSize) })
-	}
+func nakLatency(op peer.Opcode) func(x *trial, f *findings) {
+	return func(x *trial, f *findings) { x.naks(f, reqMiddle, func() { x.transfer(op, faultSize) }) }
 }
 
 // nakLatencyRead does the same with the request of a READ that another one follows.
-func nakLatencyRead(x *trial, f *findings) error {
-	return x.naks(f, reqFirst, func() error {
+func nakLatencyRead(x *trial, f *findings) {
+	x.naks(f, reqFirst, func() {
 		for id := range uint64(2) {
-			if err := x.post(peer.OpRead, id, faultSize); err != nil {
-				return err
-			}
+			x.post(peer.OpRead, id, faultSize)
 			x.advance(faultSize)
 		}
-		for id := range uint64(2) {
-			if _, err := await(x.rq.PollSend, id, "requester"); err != nil {
-				return err
-			}
-		}
-		return nil
+		x.sent(0)
+		x.sent(1)
 	})
 }
 
 // naks measures the reactions to the loss of a packet of an operation.
-func (x *trial) naks(f *findings, at position, op func() error) error {
-	repairs, err := x.lose(at, op)
-	if err != nil {
-		return err
-	}
+func (x *trial) naks(f *findings, at position, op func()) {
 	seen := 0
-	for _, r := range repairs {
+	for _, r := range x.lose(at, op) {
 		switch {
 		case r.NAKs == 0:
 			// A requester that sends again on suspicion may have been faster.
 			continue
 		case r.NAKs > 1 && !isGoroce(x.rsp.p): // which repeats it after a while: see gap.mayNAK
-			return fmt.Errorf("%d NAKs for one gap", r.NAKs)
+			peer.Must(fmt.Errorf("%d NAKs for one gap", r.NAKs))
 		}
 		seen++
 		f.time("nak_made", time.Duration(r.NAKNs-r.ShownNs))
@@ -124,20 +103,15 @@ func (x *trial) naks(f *findings, at position, op func() error) error {
 		}
 	}
 	if seen == 0 {
-		return errors.New("no gap was answered with a NAK")
+		peer.Must(errors.New("no gap was answered with a NAK"))
 	}
-	return nil
 }
 
 // readRecovery loses a response in the middle, and measures how long the requester takes from the response behind the
 // gap on until it asks again.
-func readRecovery(x *trial, f *findings) error {
+func readRecovery(x *trial, f *findings) {
 	f.numbers["timeout_ms"] = timeoutMs(x.timeout)
-	repairs, err := x.lose(rspMiddle, func() error { return x.transfer(peer.OpRead, faultSize) })
-	if err != nil {
-		return err
-	}
-	for _, r := range repairs {
+	for _, r := range x.lose(rspMiddle, func() { x.transfer(peer.OpRead, faultSize) }) {
 		i := slices.IndexFunc(r.Asked, func(a analyse.Ask) bool { return a.AtNs >= r.ShownNs })
 		if i >= 0 && r.ShownNs != 0 {
 			f.time("gap_to_request", time.Duration(r.Asked[i].AtNs-r.ShownNs))
@@ -145,9 +119,8 @@ func readRecovery(x *trial, f *findings) error {
 	}
 	if len(f.samples) == 0 {
 		// All data has come, so that probes must have asked for it before it was missed.
-		return fmt.Errorf("%w: no READ was asked for again after a gap", errNotMeasured)
+		peer.Must(fmt.Errorf("%w: no READ was asked for again after a gap", errNotMeasured))
 	}
-	return nil
 }
 
 // timeoutMs is the time of an ACK timeout's code.
@@ -156,29 +129,19 @@ func timeoutMs(code int) float64 {
 }
 
 // timeoutSeries loses the last packet for ever, and measures the times between its transmissions.
-func timeoutSeries(x *trial, f *findings) error {
+func timeoutSeries(x *trial, f *findings) {
 	loss := x.loss(reqLast, faultSize)
 	x.rule(&wire.Rule{Match: x.target(reqLast, faultSize), Kind: wire.Drop, Times: -1})
-	if err := x.recv(2, faultSize); err != nil {
-		return err
-	}
-	if err := x.post(peer.OpSend, 1, faultSize); err != nil {
-		return err
-	}
-	if _, err := x.fails(1, peer.RetryExcErr); err != nil {
-		return err
-	}
-	r, err := x.repair(loss)
-	if err != nil {
-		return err
-	}
+	x.recv(2, faultSize)
+	x.post(peer.OpSend, 1, faultSize)
+	x.fails(1, peer.RetryExcErr)
+	r := x.repair(loss)
 	f.sample("transmissions", "", float64(r.Times))
 	f.numbers["timeout_ms"], f.numbers["retry_cnt"] = timeoutMs(x.timeout), float64(x.retry)
 	for i := 1; i < len(r.SentNs); i++ {
 		f.sample(fmt.Sprintf("interval%d", i), "ms", float64((r.SentNs[i]-r.SentNs[i-1])/1e3)/1e3)
 	}
 	if r.Times < x.retry+1 {
-		return fmt.Errorf("the packet was sent %d times, want 1 and %d retries", r.Times, x.retry)
+		peer.Must(fmt.Errorf("the packet was sent %d times, want 1 and %d retries", r.Times, x.retry))
 	}
-	return nil
 }

@@ -26,16 +26,13 @@ const (
 
 // noisyNeighbour measures, for one queue pair that loses nothing, the time of short WRITEs and the goodput of long ones, while
 // others are busy: first without a loss, then with losses of theirs, and once more each.
-func noisyNeighbour(x *trial, f *findings) error {
+func noisyNeighbour(x *trial, f *findings) {
 	f.numbers["noisy_qps"], f.numbers["loss_percent"] = noisyQPs, 100.0/lossEvery
 	var neighbours []*neighbour
 	for range noisyQPs {
 		par := x.params
 		par.timeout = calmTimeout // a peer that has no CPU for a while must not cost the connection
-		c, err := x.connect(par)
-		if err != nil {
-			return err
-		}
+		c := peer.Got(x.connect(par))
 		defer c.close()
 		neighbours = append(neighbours, &neighbour{conn: c})
 	}
@@ -52,9 +49,7 @@ func noisyNeighbour(x *trial, f *findings) error {
 		if loss {
 			what = "victim_beside_lossy"
 		}
-		if err := x.besides(neighbours, f, what); err != nil {
-			return err
-		}
+		x.besides(neighbours, f, what)
 		x.env.Wire.Remove(rules...)
 		for _, r := range rules {
 			lost += r.Hits()
@@ -62,34 +57,25 @@ func noisyNeighbour(x *trial, f *findings) error {
 	}
 	f.numbers["packets_lost"] = float64(lost)
 	for _, n := range neighbours {
-		if err := n.drain(); err != nil {
-			return err
-		}
+		n.drain()
 	}
-	return nil
 }
 
 // besides measures the victim while the neighbours are kept busy.
-func (x *trial) besides(neighbours []*neighbour, f *findings, what string) error {
+func (x *trial) besides(neighbours []*neighbour, f *findings, what string) {
 	for range x.env.microTimes() {
 		for _, size := range []int{microMessage, victimBulk} {
 			for _, n := range neighbours {
-				if err := n.keepBusy(); err != nil {
-					return err
-				}
+				n.keepBusy()
 			}
 			begin, psn := len(x.tr.Events()), x.psn
-			if err := x.post(peer.OpWrite, 1, size); err != nil {
-				return err
-			}
+			x.post(peer.OpWrite, 1, size)
 			x.advance(size)
-			if _, err := await(x.rq.PollSend, 1, "requester"); err != nil {
-				return err
-			}
+			x.sent(1)
 			d, ok := x.answered(x.tr.Events()[begin:], psn, (x.psn-1)&psnMask)
 			switch {
 			case !ok:
-				return fmt.Errorf("the ACK of a WRITE of %d bytes was not seen", size)
+				peer.Must(fmt.Errorf("the ACK of a WRITE of %d bytes was not seen", size))
 			case size == microMessage:
 				f.time(what, d)
 			default:
@@ -97,7 +83,6 @@ func (x *trial) besides(neighbours []*neighbour, f *findings, what string) error
 			}
 		}
 	}
-	return nil
 }
 
 // neighbour is one of the others.
@@ -114,14 +99,14 @@ func (n *neighbour) lossRule() *wire.Rule {
 }
 
 // keepBusy posts WRITEs if those before are done.
-func (n *neighbour) keepBusy() error {
+func (n *neighbour) keepBusy() {
 	if n.busy {
-		wc, err := n.rq.PollSend(1, 0)
-		if err != nil || len(wc) == 0 {
-			return err
+		wc := peer.Got(n.rq.PollSend(1, 0))
+		if len(wc) == 0 {
+			return
 		}
 		if wc[0].Status != peer.Success {
-			return fmt.Errorf("a neighbour: %w", statusError{wc[0]})
+			peer.Must(fmt.Errorf("a neighbour: %w", statusError{wc[0]}))
 		}
 	}
 	n.busy = true
@@ -130,19 +115,14 @@ func (n *neighbour) keepBusy() error {
 		if i == noiseBatch-1 {
 			wr.Flags = peer.FlagSignaled
 		}
-		if err := n.rq.PostSend(wr); err != nil {
-			return err
-		}
+		peer.Must(n.rq.PostSend(wr))
 	}
-	return nil
 }
 
 // drain waits for what is on its way.
-func (n *neighbour) drain() error {
-	if !n.busy {
-		return nil
+func (n *neighbour) drain() {
+	if n.busy {
+		n.busy = false
+		peer.Got(await(n.rq.PollSend, 0, "a neighbour"))
 	}
-	n.busy = false
-	_, err := await(n.rq.PollSend, 0, "a neighbour")
-	return err
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // overflows is how many packets have come to this machine that its links had no room for, because nothing here had
-// taken the ones before: that is said of a machine that does other things, and of nobody who sends.
+// taken the ones before: that is said of a machine that does other things, and not of the sender.
 func (p *pair) overflows() (n uint64) {
 	for _, s := range []*side{p.req, p.rsp} {
 		if o, ok := s.p.(interface{ Overflows() uint64 }); ok {

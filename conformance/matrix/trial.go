@@ -41,9 +41,31 @@ func (x *trial) end() {
 	x.tr.Stop()
 }
 
+// The steps of a trial end it if they fail: see [peer.Steps].
+
+// transfer is conn's.
+func (x *trial) transfer(op peer.Opcode, size int) { peer.Must(x.conn.transfer(op, size)) }
+
 // post posts a send without waiting.
-func (x *trial) post(op peer.Opcode, id uint64, size int) error {
-	return x.rq.PostSend(x.wr(op, id, size))
+func (x *trial) post(op peer.Opcode, id uint64, size int) { x.postWR(x.wr(op, id, size)) }
+
+func (x *trial) postWR(w peer.SendWR) { peer.Must(x.rq.PostSend(w)) }
+
+func (x *trial) recv(id uint64, size int) {
+	peer.Must(x.sq.PostRecv(peer.RecvWR{ID: id, SGL: []peer.SGE{{MR: x.rsp.arena, Off: dataOff, Len: size}}}))
+}
+
+// sent and received wait for completions of the two sides.
+func (x *trial) sent(id uint64)     { peer.Got(await(x.rq.PollSend, id, "requester")) }
+func (x *trial) received(id uint64) { peer.Got(await(x.sq.PollRecv, id, "responder")) }
+
+// hits waits until a rule has acted so often; acted checks that it has acted neither more nor less often.
+func (x *trial) hits(r *wire.Rule, n int) { peer.Must(waitHits(r, n, opWait)) }
+
+func (x *trial) acted(r *wire.Rule, n int, what string) {
+	if r.Hits() != n {
+		peer.Must(fmt.Errorf("%s: %d times, want %d", what, r.Hits(), n))
+	}
 }
 
 func (x *trial) wr(op peer.Opcode, id uint64, size int) peer.SendWR {
@@ -56,53 +78,39 @@ func (x *trial) wr(op peer.Opcode, id uint64, size int) peer.SendWR {
 	return w
 }
 
-func (x *trial) recv(id uint64, size int) error {
-	return x.sq.PostRecv(peer.RecvWR{ID: id, SGL: []peer.SGE{{MR: x.rsp.arena, Off: dataOff, Len: size}}})
-}
-
 // fails waits for the request's completion, which must have one of the statuses, and
 // checks what must follow: the request behind it is flushed, and the QP is in error.
-func (x *trial) fails(id uint64, want ...peer.Status) (peer.WC, error) {
-	wc, err := x.rq.PollSend(1, opWait)
-	if err != nil {
-		return peer.WC{}, err
-	}
-	if len(wc) != 1 {
-		return peer.WC{}, fmt.Errorf("no completion in %v, want %v", opWait, want)
-	}
+func (x *trial) fails(id uint64, want ...peer.Status) peer.WC {
+	wc := peer.Got(x.rq.PollSend(1, opWait))
 	switch {
+	case len(wc) != 1:
+		peer.Must(fmt.Errorf("no completion in %v, want %v", opWait, want))
 	case wc[0].ID != id:
-		return wc[0], fmt.Errorf("%w, want id %d, %v", statusError{wc[0]}, id, want)
+		peer.Must(fmt.Errorf("%w, want id %d, %v", statusError{wc[0]}, id, want))
 	case !slices.Contains(want, wc[0].Status):
-		return wc[0], endedError{statusError{wc[0]}, want}
+		peer.Must(endedError{statusError{wc[0]}, want})
 	}
-	if err := x.post(peer.OpWrite, id+1, 8); err != nil {
+	if err := x.rq.PostSend(x.wr(peer.OpWrite, id+1, 8)); err != nil {
 		// rxe takes work requests in the error state; refusing them is no less right as long
 		// as the state is the reason.
 		if st, e := x.rq.State(); e != nil || st != peer.StateErr {
-			return wc[0], fmt.Errorf("posting after the error: %w (state %d, %v)", err, st, e)
+			peer.Must(fmt.Errorf("posting after the error: %w (state %d, %v)", err, st, e))
 		}
-		return wc[0], nil
+		return wc[0]
 	}
-	after, err := x.rq.PollSend(1, opWait)
-	if err != nil {
-		return wc[0], err
-	}
+	after := peer.Got(x.rq.PollSend(1, opWait))
 	if len(after) != 1 || after[0].Status != peer.WRFlushErr || after[0].ID != id+1 {
-		return wc[0], fmt.Errorf("the next request: %v, want WR_FLUSH_ERR", after)
+		peer.Must(fmt.Errorf("the next request: %v, want WR_FLUSH_ERR", after))
 	}
-	st, err := x.rq.State()
-	if err == nil && st != peer.StateErr {
-		err = fmt.Errorf("requester's QP is in state %d, want ERR", st)
+	if st := peer.Got(x.rq.State()); st != peer.StateErr {
+		peer.Must(fmt.Errorf("requester's QP is in state %d, want ERR", st))
 	}
-	return wc[0], err
+	return wc[0]
 }
 
 // untouched checks that nothing was written at the target.
-func (x *trial) untouched(seed uint64) error {
-	bad, err := x.rsp.arena.Check(0, 4*guard, seed, 0)
-	if err == nil && bad >= 0 {
-		err = fmt.Errorf("byte %d of the target was written", bad)
+func (x *trial) untouched(seed uint64) {
+	if bad := peer.Got(x.rsp.arena.Check(0, 4*guard, seed, 0)); bad >= 0 {
+		peer.Must(fmt.Errorf("byte %d of the target was written", bad))
 	}
-	return err
 }

@@ -33,5 +33,5 @@ func openTerminal() (*terminal, error) {
 	return &terminal{master, slave}, nil
 }
 
-// Close ends it: who reads from it has the end.
+// Close ends it: its reader has the end.
 func (t *terminal) Close() error { return errors.Join(t.slave.Close(), t.master.Close()) }

@@ -88,7 +88,7 @@ func Child() bool {
 func (c *child) say(s said) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_ = c.out.Encode(s) // whoever reads it has gone, and so does this process
+	_ = c.out.Encode(s) // its reader has gone, and so does this process
 }
 
 // run serves until its input ends.

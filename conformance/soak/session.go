@@ -101,7 +101,7 @@ func (s *conn) add(ctx context.Context, delta uint64) error {
 	return nil
 }
 
-// end closes in order, or with a call that waits in vain, or with operations under way.
+// end closes in order, or with a call that waits for nothing, or with operations under way.
 func (s *conn) end(r *rand.Rand) {
 	switch r.IntN(3) {
 	case 1:

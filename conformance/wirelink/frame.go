@@ -90,7 +90,7 @@ func (f *flows) packet(o *outgoing) (transport.TxPacket, bool) {
 	return tx, true
 }
 
-// SentHeaders are the IP and UDP headers of a packet to port 4791, as far as they matter to who reads a capture, with
+// SentHeaders are the IP and UDP headers of a packet to port 4791, as far as they matter to the reader of a capture, with
 // identification 0.
 func SentHeaders(src, dst netip.Addr, srcPort uint16, tclass uint8, payload []byte) []byte {
 	return trace.AppendHeaders(nil, link.Source{Src: src, Dst: dst, SrcPort: srcPort}, tclass, 64, 0, payload)

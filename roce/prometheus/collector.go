@@ -1,5 +1,5 @@
 // Package prometheus has a collector of Prometheus for the metrics of devices. It is a module of
-// its own, so that who does not use it does not depend on client_golang.
+// its own, so that programs without it do not depend on client_golang.
 //
 //	registry.MustRegister(prometheus.NewCollector(device))
 //

@@ -14,7 +14,7 @@
 //
 // From the first use of roce.Dial, roce.Listen or an ID, queue pair 1 belongs to the communication
 // manager. Like rdma_rxe it serves no other management class: it answers a Get or a Set, of the PMA
-// say, with status 0x0c (method and attribute not supported), whoever the sender is, and drops
+// say, with status 0x0c (method and attribute not supported), to any sender, and drops
 // everything else (as Linux's ib_mad does; the conformance matrix compares with 6.1 and 6.12, see
 // mad.Unserved).
 //

@@ -138,7 +138,7 @@ func TestNoLargeBuffers(t *testing.T) {
 	s.host.large.Add(maxLargeBytes)
 }
 
-// Small messages make few completions, and whoever waits for room has one to wait for.
+// Small messages make few completions, and a writer that waits for room has one to wait for.
 func TestQuiet(t *testing.T) {
 	cfg := Config{}.normal()
 	a, b := newModels(t, cfg, cfg)

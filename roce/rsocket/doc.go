@@ -50,7 +50,7 @@
 // connection is closed, and all such peers together 512 MiB. A buffer whose size Config sets has
 // that size.
 //
-// # Who writes first
+// # Both ends write first
 //
 // A Write returns when the buffers of both ends have taken its bytes, whether or not the peer's
 // program reads. The send buffer takes up to 4 MiB, and the peer's receive buffer 64 KiB (128 KiB

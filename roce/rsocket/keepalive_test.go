@@ -35,7 +35,7 @@ func TestKeepAliveDefault(t *testing.T) {
 	}
 }
 
-// The peer vanishes while nothing is on its way: whoever waits learns of it, after the time
+// The peer vanishes while nothing is on its way: a call that waits learns of it, after the time
 // that was set and what the queue pair needs to give up.
 func TestKeepAliveFindsDeadPeer(t *testing.T) {
 	n := simNetwork(t, sim.Config{Seed: 30})

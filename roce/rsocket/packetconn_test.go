@@ -255,7 +255,7 @@ func TestPacketConnFull(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// The UDP port takes what is of the protocol, whoever sends it, and within bounds.
+// The UDP port takes what is of the protocol, from any sender, and within bounds.
 func TestPacketConnHostile(t *testing.T) {
 	d := openDevice(t, verbs.Config{})
 	cfg := PacketConfig{Device: d, RecvQueue: 4}

@@ -239,7 +239,7 @@ func (d *Device) MemCounts() mem.Counts {
 func DefaultAddrs() ([]netip.Addr, error) {
 	ifs, err := net.Interfaces()
 	if err != nil {
-		return nil, err
+		return nil, &OpenError{Err: err, Hint: "without rtnetlink (AF_NETLINK) addresses have to be given"}
 	}
 	var global, loop []netip.Addr
 	for _, i := range ifs {

@@ -109,7 +109,7 @@ func TestReadAtBounds(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 }
 
-// Whoever reads a region while its memory is exchanged gets the new memory as soon as the old one
+// A peer that reads a region while its memory is exchanged gets the new memory as soon as the old one
 // has been given back, though Reregister has not returned.
 func TestReadAtDuringReregister(t *testing.T) {
 	d := openDevice(t, Config{})

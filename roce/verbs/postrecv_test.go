@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A receive posted in ERR is flushed at once, and whoever waits for completions is
+// A receive posted in ERR is flushed at once, and a goroutine that waits for completions is
 // told, although nothing else happens on the device.
 func TestPostRecvInErrWakes(t *testing.T) {
 	post := map[string]func(*QP) error{

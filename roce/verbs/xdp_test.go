@@ -16,7 +16,7 @@ import (
 )
 
 // The interface of an xdp link is removed under a device, or the program taken from
-// it: whoever waits, posts or opens something learns why by a typed error, and
+// it: a call that waits, posts or opens something says why by a typed error, and
 // nothing hangs.
 func TestXDPDetached(t *testing.T) {
 	for _, c := range []struct {

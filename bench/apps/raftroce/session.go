@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// session is one connection to a follower, seen from who asks.
+// session is one connection to a follower, seen from the asking side.
 type session struct {
 	c      *roce.Conn
 	peer   roce.RemoteMemory // its ring
@@ -132,7 +132,7 @@ func (s *session) snapshot(ctx context.Context, args *raft.InstallSnapshotReques
 	})
 }
 
-// follower is one connection seen from who is asked.
+// follower is one connection seen from the side that is asked.
 type follower struct {
 	t    *Transport
 	c    *roce.Conn

@@ -104,7 +104,7 @@ func (t *Transport) EncodePeer(_ raft.ServerID, addr raft.ServerAddress) []byte 
 // DecodePeer returns the address.
 func (t *Transport) DecodePeer(b []byte) raft.ServerAddress { return raft.ServerAddress(b) }
 
-// SetHeartbeatHandler sets who is told of heartbeats past the queue of requests.
+// SetHeartbeatHandler sets the function that gets heartbeats past the queue of requests.
 func (t *Transport) SetHeartbeatHandler(f func(raft.RPC)) { t.heartbeat.Store(&f) }
 
 // session returns a connection that nobody uses, or makes one.

@@ -94,7 +94,7 @@ func checkPort(v *view) (out []Finding) {
 			f.Found = fmt.Sprintf("a device could be opened, beside others of this user: slot %d of %d", caps.Slot.Index, 1<<caps.Slot.Bits)
 		case err == nil:
 			f.Level, f.Found = Note, "a device could be opened, but not beside another one"
-			f.Why = "The sockets of an address can only be shared with abstract Unix sockets and record locks on memory files."
+			f.Why = caps.Alone + "."
 		default:
 			f = v.portFailure(a, err)
 		}

@@ -84,7 +84,7 @@ func weighed(all []*analyse.Finding) []*analyse.Finding {
 	return all
 }
 
-// baseName is the name of a file without the way to it, which is nobody's business who gets the page.
+// baseName is the name of a file without the way to it, which does not concern readers of the page.
 func baseName(name string) string {
 	if name == "-" {
 		return "standard input"

@@ -11,7 +11,7 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// besideOthers makes a device that another program uses no failure: who asks
+// besideOthers makes a device that another program uses no failure: a user that asks
 // what a device can do need not be able to use it at the moment, and
 // ibv_devinfo does not either. Such a device is opened on another UDP port,
 // which nobody is told; a remark says so.

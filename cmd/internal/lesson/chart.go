@@ -22,7 +22,7 @@ func (r *run) curves(n int) ([]series, error) {
 	queue := series{name: "queue to B", unit: "KiB", top: queueKiB, values: make([]float64, n)}
 	rate := series{name: "A's limit", unit: "Gb/s", top: lineGbps, values: make([]float64, n)}
 	at := func(ns int64) int { return min(int(ns*int64(n)/end), n-1) }
-	for _, h := range r.s.Hosts { // whoever takes a step sees the queue
+	for _, h := range r.s.Hosts { // the host that takes a step sees the queue
 		for _, s := range h.States {
 			queue.values[at(s.AtNs)] = max(queue.values[at(s.AtNs)], float64(s.PortBytes)/1024)
 		}

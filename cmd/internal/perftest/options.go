@@ -339,7 +339,7 @@ func (o *Options) complete() error {
 	if t.Latency {
 		o.TxDepth, o.CQMod = 1, 1
 		// The originals look at their completion queue, or memory, all the time.
-		// Whoever looks works for the device then; but the server of READs and
+		// A goroutine that looks works for the device then; but the server of READs and
 		// atomics sleeps, as do both sides with -e, and the exchange by RDMA-CM waits
 		// for events.
 		if !o.Events && !o.Event && !o.CM && !o.ControlCM && (t.Verb <= Write || o.Driver()) {

@@ -31,8 +31,8 @@ func recvID(qp int) uint64 { return idRecv | uint64(qp)<<idQPBits }
 func qpOf(id uint64) int { return int(id &^ idRecv >> idQPBits) }
 
 // stallTimeout is how long a test waits with nothing happening before it gives
-// up, as the originals do. Over unreliable transports a lost message is waited for
-// in vain; and over any, a peer that was killed, or is done with fewer messages.
+// up, as the originals do. Over unreliable transports that is a lost message, and over any
+// a peer that was killed, or is done with fewer messages.
 const stallTimeout = 120 * time.Second
 
 // stalled returns the error that ends a test in which nothing happens any more.

@@ -61,26 +61,24 @@ func (p *cmatose) setPortSpace(s string) error {
 
 // cmatoseRun is one run.
 type cmatoseRun struct {
-	*side
-	p     *cmatose
-	nodes []*node
-	left  int // connections that are not up yet
-	up    int // connections that are
+	nodeRun
+	p  *cmatose
+	up int // connections that are
 }
 
 func (p *cmatose) run(ctx context.Context, env *tool.Env) (err error) {
-	s, local, peer, err := p.open(ctx, "cmatose", env, p.server)
+	nodes, local, peer, err := p.open(ctx, "cmatose", env, p.server)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	r := &cmatoseRun{side: s, p: p, left: p.conns}
+	r := &cmatoseRun{nodeRun: nodes, p: p}
+	defer func() { err = errors.Join(err, r.close()) }()
 	if peer.IsValid() {
 		err = r.client(ctx, local, on(peer, p.port))
 	} else {
 		err = r.server(ctx, on(local, p.port))
 	}
-	return finish(s, r.nodes, err)
+	return r.finish(err)
 }
 
 func (r *cmatoseRun) server(ctx context.Context, local netip.AddrPort) (err error) {
@@ -90,155 +88,74 @@ func (r *cmatoseRun) server(ctx context.Context, local netip.AddrPort) (err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	if err := r.connects(ctx); err != nil {
+	if err := r.until(ctx, &r.left, r.event); err != nil {
 		return err
 	}
-	if r.p.count > 0 {
-		r.printf("initiating data transfers\n")
-		if err := each(r.nodes, (*node).postSends); err != nil {
-			return err
-		}
-		r.printf("completing sends\n")
-		if err := each(r.nodes, func(n *node) error { return n.waitSends(ctx) }); err != nil {
-			return err
-		}
-		r.printf("receiving data transfers\n")
-		if err := each(r.nodes, func(n *node) error { return n.waitRecvs(ctx) }); err != nil {
-			return err
-		}
-		r.printf("data transfers complete\n")
+	err = r.transfer(ctx,
+		phase{"initiating data transfers", (*node).postSends},
+		phase{"completing sends", (*node).waitSends},
+		phase{"receiving data transfers", (*node).waitRecvs})
+	if err != nil {
+		return err
 	}
 	if err := r.migrate(l); err != nil {
 		return err
 	}
 	r.printf("cmatose: disconnecting\n")
-	if err := each(r.nodes, func(n *node) error { return n.id.Disconnect(nil) }); err != nil {
+	if err := r.each(func(n *node) error { return n.id.Disconnect(nil) }); err != nil {
 		return err
 	}
-	err = r.disconnects(ctx)
+	err = r.until(ctx, &r.up, r.event)
 	r.printf("disconnected\n")
 	return err
 }
 
 func (r *cmatoseRun) client(ctx context.Context, from netip.Addr, to netip.AddrPort) error {
 	r.printf("cmatose: starting client\n")
-	for range r.p.conns {
-		id, err := rdmacm.CreateID(r.ch, r.p.ps)
-		if err != nil {
-			return err
-		}
-		n := &node{o: &r.p.nodeOptions, id: id}
-		id.Context = n
-		r.nodes = append(r.nodes, n)
-	}
 	r.printf("cmatose: connecting\n")
-	for _, n := range r.nodes {
-		if err := n.id.ResolveAddr(on(from, 0), to); err != nil {
-			return err
-		}
-	}
-	if err := r.connects(ctx); err != nil {
+	if err := r.resolveAll(r.p.ps, from, to); err != nil {
 		return err
 	}
-	if r.p.count > 0 {
-		r.printf("receiving data transfers\n")
-		if err := each(r.nodes, func(n *node) error { return n.waitRecvs(ctx) }); err != nil {
-			return err
-		}
-		r.printf("sending replies\n")
-		if err := each(r.nodes, (*node).postSends); err != nil {
-			return err
-		}
-		r.printf("data transfers complete\n")
+	if err := r.until(ctx, &r.left, r.event); err != nil {
+		return err
+	}
+	err := r.transfer(ctx,
+		phase{"receiving data transfers", (*node).waitRecvs},
+		phase{"sending replies", (*node).postSends})
+	if err != nil {
+		return err
 	}
 	if err := r.migrate(nil); err != nil {
 		return err
 	}
-	return r.disconnects(ctx)
+	return r.until(ctx, &r.up, r.event)
 }
 
-// connects handles events until all connections are up.
-func (r *cmatoseRun) connects(ctx context.Context) error {
-	for r.left > 0 {
-		if err := r.event(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// disconnects handles events until all connections are down.
-func (r *cmatoseRun) disconnects(ctx context.Context) error {
-	for r.up > 0 {
-		if err := r.event(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (r *cmatoseRun) event(ctx context.Context) error {
-	e, err := next(ctx, r.ch)
-	if err != nil {
-		return err
-	}
+func (r *cmatoseRun) event(e *rdmacm.Event) error {
 	n, _ := e.ID.Context.(*node)
 	switch e.Type {
 	case rdmacm.EventAddrResolved:
-		if r.p.tos >= 0 {
-			if err := e.ID.SetTypeOfService(uint8(r.p.tos)); err != nil {
-				return err
-			}
-		}
-		return e.ID.ResolveRoute()
+		return r.resolved(e.ID)
 	case rdmacm.EventRouteResolved:
-		return r.connect(n)
+		if err := n.ready(r.side); err != nil {
+			return err
+		}
+		return n.id.Connect(&rdmacm.ConnParam{
+			ResponderResources: 1, InitiatorDepth: 1, RetryCount: cmatoseRetries, AckTimeout: ib.TimeoutCode(r.p.ackTimeout),
+		})
 	case rdmacm.EventConnectRequest:
-		return r.accept(e.ID)
+		_, err := r.accept(e.ID, nil)
+		return err
 	case rdmacm.EventEstablished:
-		n.up = true
 		r.left--
 		r.up++
 	case rdmacm.EventDisconnected:
 		r.up--
 		return e.ID.Disconnect(nil)
 	case rdmacm.EventAddrError, rdmacm.EventRouteError, rdmacm.EventConnectError, rdmacm.EventUnreachable, rdmacm.EventRejected:
-		r.printf("cmatose: event: %v, error: %d\n", e.Type, status(e))
-		r.left--
-		return &eventError{e, rdmacm.EventEstablished}
+		return r.failed(e, rdmacm.EventEstablished)
 	}
 	return nil
-}
-
-func (r *cmatoseRun) connect(n *node) error {
-	if err := n.prepare(r.side); err != nil {
-		return err
-	}
-	if err := n.postRecvs(); err != nil {
-		return err
-	}
-	return n.id.Connect(&rdmacm.ConnParam{
-		ResponderResources: 1, InitiatorDepth: 1, RetryCount: cmatoseRetries, AckTimeout: ib.TimeoutCode(r.p.ackTimeout),
-	})
-}
-
-func (r *cmatoseRun) accept(id *rdmacm.ID) error {
-	if len(r.nodes) == r.p.conns {
-		r.printf("cmatose: failing connection request\n")
-		return errors.Join(id.Reject(nil), id.Close())
-	}
-	n := &node{o: &r.p.nodeOptions, id: id}
-	id.Context = n
-	r.nodes = append(r.nodes, n)
-	err := n.prepare(r.side)
-	if err == nil {
-		err = n.postRecvs()
-	}
-	if err != nil {
-		r.printf("cmatose: failing connection request\n")
-		return errors.Join(err, id.Reject(nil))
-	}
-	return id.Accept(nil)
 }
 
 // migrate is -m.
@@ -258,10 +175,8 @@ func (r *cmatoseRun) migrate(l *rdmacm.ID) error {
 			return err
 		}
 	}
-	for _, n := range r.nodes {
-		if err := n.id.Migrate(ch); err != nil {
-			return err
-		}
+	if err := r.each(func(n *node) error { return n.id.Migrate(ch) }); err != nil {
+		return err
 	}
 	return old.Close()
 }

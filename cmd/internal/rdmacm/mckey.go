@@ -51,24 +51,22 @@ func (p *mckey) check() error {
 
 // mckeyRun is one run.
 type mckeyRun struct {
-	*side
+	nodeRun
 	p     *mckey
 	group netip.Addr
-	nodes []*node
-	left  int // groups to join
 }
 
 func (p *mckey) run(ctx context.Context, env *tool.Env) (err error) {
-	s, local, group, err := p.open(ctx, "mckey", env, p.group)
+	nodes, local, group, err := p.open(ctx, "mckey", env, p.group)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	r := &mckeyRun{side: s, p: p, group: group, left: p.conns}
-	if err = p.checkSize(s); err == nil {
+	r := &mckeyRun{nodes, p, group}
+	defer func() { err = errors.Join(err, r.close()) }()
+	if err = p.checkSize(r.side); err == nil {
 		err = r.do(ctx, local)
 	}
-	return finish(s, r.nodes, err)
+	return r.finish(err)
 }
 
 func (r *mckeyRun) do(ctx context.Context, local netip.Addr) (err error) {
@@ -78,26 +76,11 @@ func (r *mckeyRun) do(ctx context.Context, local netip.Addr) (err error) {
 	}
 	r.printf("mckey: starting %s\n", role)
 	r.printf("mckey: joining\n")
-	for range r.p.conns {
-		id, err := rdmacm.CreateID(r.ch, rdmacm.PortSpaceUDP)
-		if err != nil {
-			return err
-		}
-		n := &node{o: &r.p.nodeOptions, id: id}
-		id.Context = n
-		r.nodes = append(r.nodes, n)
-		if err := id.ResolveAddr(on(local, 0), on(r.group, 0)); err != nil {
-			return err
-		}
+	if err := r.resolveAll(rdmacm.PortSpaceUDP, local, on(r.group, 0)); err != nil {
+		return err
 	}
-	for r.left > 0 {
-		e, err := next(ctx, r.ch)
-		if err == nil {
-			err = r.event(e)
-		}
-		if err != nil {
-			return err
-		}
+	if err := r.until(ctx, &r.left, r.event); err != nil {
+		return err
 	}
 	if r.env.Listening != nil {
 		r.env.Listening(on(r.dev.Addrs()[0], 0))
@@ -108,26 +91,14 @@ func (r *mckeyRun) do(ctx context.Context, local netip.Addr) (err error) {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if r.p.count > 0 {
-		if r.p.sender {
-			r.printf("initiating data transfers\n")
-			if err := each(r.nodes, (*node).postSends); err != nil {
-				return err
-			}
-			err = each(r.nodes, func(n *node) error { return n.waitSends(ctx) })
-		} else {
-			r.printf("receiving data transfers\n")
-			err = each(r.nodes, func(n *node) error { return n.waitRecvs(ctx) })
-		}
-		if err != nil {
-			return err
-		}
-		r.printf("data transfers complete\n")
+	phases := []phase{{"receiving data transfers", (*node).waitRecvs}}
+	if r.p.sender {
+		phases = []phase{{"initiating data transfers", (*node).postSends}, {"", (*node).waitSends}}
 	}
-	if r.p.sendOnly {
-		return nil
+	if err := r.transfer(ctx, phases...); err != nil || r.p.sendOnly {
+		return err
 	}
-	return each(r.nodes, func(n *node) error { return n.id.LeaveMulticast(r.group) })
+	return r.each(func(n *node) error { return n.id.LeaveMulticast(r.group) })
 }
 
 func (r *mckeyRun) event(e *rdmacm.Event) (err error) {
@@ -148,15 +119,12 @@ func (r *mckeyRun) event(e *rdmacm.Event) (err error) {
 		return n.id.JoinMulticast(r.group)
 	case rdmacm.EventMulticastJoin:
 		r.printf("mckey: joined dgid: %v mlid 0x0 sl 0\n", netip.AddrFrom16(e.UD.AV.DGID))
-		n.qpn, n.qkey = e.UD.QPN, e.UD.QKey
-		if n.ah, err = r.pd.CreateAH(e.UD.AV); err != nil {
+		if err := n.sendTo(r.pd, e.UD); err != nil {
 			return err
 		}
-		n.up = true
 		r.left--
 	case rdmacm.EventAddrError, rdmacm.EventRouteError, rdmacm.EventMulticastError:
-		r.printf("mckey: event: %v, error: %d\n", e.Type, status(e))
-		return &eventError{e, rdmacm.EventMulticastJoin}
+		return r.failed(e, rdmacm.EventMulticastJoin)
 	}
 	return nil
 }

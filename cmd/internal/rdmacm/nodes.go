@@ -79,15 +79,15 @@ func setPortSpaceNumber(s string) error {
 }
 
 // open opens the device and resolves the addresses.
-func (o *nodeOptions) open(ctx context.Context, name string, env *tool.Env, remote string) (s *side, local, peer netip.Addr, err error) {
+func (o *nodeOptions) open(ctx context.Context, name string, env *tool.Env, remote string) (r nodeRun, local, peer netip.Addr, err error) {
 	if local, err = lookup(ctx, o.bind); err != nil {
-		return nil, local, peer, err
+		return r, local, peer, err
 	}
 	if peer, err = lookup(ctx, remote); err != nil {
-		return nil, local, peer, err
+		return r, local, peer, err
 	}
-	s, err = open(name, env, &o.dev, local, peer)
-	return s, local, peer, err
+	s, err := open(name, env, &o.dev, local, peer)
+	return nodeRun{side: s, o: o, left: o.conns}, local, peer, err
 }
 
 // checkSize refuses messages that are more than a packet, for datagrams.
@@ -107,10 +107,9 @@ type node struct {
 	ah       *verbs.AH // datagrams
 	qpn      ib.QPN
 	qkey     ib.QKey
-	up       bool
 }
 
-// prepare makes the queue pair and posts the receives.
+// prepare makes the queue pair and the memory.
 func (n *node) prepare(s *side) (err error) {
 	depth := max(n.o.count, 1)
 	if n.scq, err = s.dev.CreateCQ(depth, nil); err != nil {
@@ -153,8 +152,16 @@ func (n *node) postRecvs() error {
 	return nil
 }
 
+// ready is prepare and postRecvs.
+func (n *node) ready(s *side) error {
+	if err := n.prepare(s); err != nil {
+		return err
+	}
+	return n.postRecvs()
+}
+
 // postSends sends all messages of a node. The head is a GRH, for receiving.
-func (n *node) postSends() error {
+func (n *node) postSends(context.Context) error {
 	wr := verbs.SendWR{ID: wrSend, Opcode: verbs.WRSend, SGList: []verbs.SGE{n.mr.SGE(0, n.o.size)}}
 	if n.ah != nil {
 		wr.Opcode, wr.Imm = verbs.WRSendImm, uint32(n.id.QP().Num())
@@ -170,6 +177,13 @@ func (n *node) postSends() error {
 
 func (n *node) waitSends(ctx context.Context) error { return complete(ctx, n.scq, n.o.count, nil) }
 func (n *node) waitRecvs(ctx context.Context) error { return complete(ctx, n.rcq, n.o.count, nil) }
+
+// sendTo notes where datagrams go.
+func (n *node) sendTo(pd *verbs.PD, to rdmacm.UDParam) (err error) {
+	n.qpn, n.qkey = to.QPN, to.QKey
+	n.ah, err = pd.CreateAH(to.AV)
+	return err
+}
 
 // free gives everything back, as far as it was made.
 func (n *node) free() error {
@@ -191,23 +205,115 @@ func (n *node) free() error {
 	return errors.Join(errs...)
 }
 
-// each calls f for all nodes that are up.
-func each(nodes []*node, f func(*node) error) error {
-	for _, n := range nodes {
-		if n.up {
-			if err := f(n); err != nil {
-				return err
-			}
+// nodeRun is one run.
+type nodeRun struct {
+	*side
+	o     *nodeOptions
+	nodes []*node
+	left  int // those that are not up yet
+}
+
+// add makes the node of an ID.
+func (r *nodeRun) add(id *rdmacm.ID) *node {
+	n := &node{o: r.o, id: id}
+	id.Context = n
+	r.nodes = append(r.nodes, n)
+	return n
+}
+
+// resolveAll makes all nodes and has them find their address.
+func (r *nodeRun) resolveAll(ps rdmacm.PortSpace, from netip.Addr, to netip.AddrPort) error {
+	for range r.o.conns {
+		id, err := rdmacm.CreateID(r.ch, ps)
+		if err != nil {
+			return err
+		}
+		r.add(id)
+	}
+	return r.each(func(n *node) error { return n.id.ResolveAddr(on(from, 0), to) })
+}
+
+// until handles events as long as there are some to come.
+func (r *nodeRun) until(ctx context.Context, count *int, event func(*rdmacm.Event) error) error {
+	for *count > 0 {
+		e, err := next(ctx, r.ch)
+		if err == nil {
+			err = event(e)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// resolved goes on from an address to the route.
+func (r *nodeRun) resolved(id *rdmacm.ID) error {
+	if r.o.tos >= 0 {
+		if err := id.SetTypeOfService(uint8(r.o.tos)); err != nil {
+			return err
+		}
+	}
+	return id.ResolveRoute()
+}
+
+// failed says that something else happened than what was waited for.
+func (r *nodeRun) failed(e *rdmacm.Event, want rdmacm.EventType) error {
+	r.printf("%s: event: %v, error: %d\n", r.name, e.Type, status(e))
+	return &eventError{e, want}
+}
+
+// accept makes the node of a request, if there is to be one more, which took says.
+func (r *nodeRun) accept(id *rdmacm.ID, param *rdmacm.ConnParam) (took bool, err error) {
+	if len(r.nodes) == r.o.conns {
+		r.printf("%s: failing connection request\n", r.name)
+		return false, errors.Join(id.Reject(nil), id.Close())
+	}
+	n := r.add(id)
+	if err := n.ready(r.side); err != nil {
+		r.printf("%s: failing connection request\n", r.name)
+		return false, errors.Join(err, id.Reject(nil))
+	}
+	return true, id.Accept(param)
+}
+
+// phase is something that all nodes do, one after the other, and what is said of it, if anything.
+type phase struct {
+	says string
+	do   func(*node, context.Context) error
+}
+
+// transfer goes through the phases, if there are messages.
+func (r *nodeRun) transfer(ctx context.Context, phases ...phase) error {
+	if r.o.count == 0 {
+		return nil
+	}
+	for _, p := range phases {
+		if p.says != "" {
+			r.printf("%s\n", p.says)
+		}
+		if err := r.each(func(n *node) error { return p.do(n, ctx) }); err != nil {
+			return err
+		}
+	}
+	r.printf("data transfers complete\n")
+	return nil
+}
+
+func (r *nodeRun) each(f func(*node) error) error {
+	for _, n := range r.nodes {
+		if err := f(n); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
 // finish frees all nodes and prints the last lines of the originals.
-func finish(s *side, nodes []*node, err error) error {
-	s.printf("test complete\n")
+func (r *nodeRun) finish(err error) error {
+	r.printf("test complete\n")
 	errs := []error{err}
-	for _, n := range nodes {
+	for _, n := range r.nodes {
 		errs = append(errs, n.free())
 	}
 	code := 0
@@ -218,6 +324,6 @@ func finish(s *side, nodes []*node, err error) error {
 			code = status(ev.e)
 		}
 	}
-	s.printf("return status %d\n", code)
+	r.printf("return status %d\n", code)
 	return err
 }

@@ -44,27 +44,25 @@ func (p *udaddy) options() []getopt.Option {
 
 // udaddyRun is one run.
 type udaddyRun struct {
-	*side
-	p     *udaddy
-	nodes []*node
-	left  int // associations that do not exist yet
+	nodeRun
+	p *udaddy
 }
 
 func (p *udaddy) run(ctx context.Context, env *tool.Env) (err error) {
-	s, local, peer, err := p.open(ctx, "udaddy", env, p.server)
+	nodes, local, peer, err := p.open(ctx, "udaddy", env, p.server)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	r := &udaddyRun{side: s, p: p, left: p.conns}
-	if err = p.checkSize(s); err == nil {
+	r := &udaddyRun{nodes, p}
+	defer func() { err = errors.Join(err, r.close()) }()
+	if err = p.checkSize(r.side); err == nil {
 		if peer.IsValid() {
 			err = r.client(ctx, local, on(peer, p.port))
 		} else {
 			err = r.server(ctx, on(local, p.port))
 		}
 	}
-	return finish(s, r.nodes, err)
+	return r.finish(err)
 }
 
 func (r *udaddyRun) server(ctx context.Context, local netip.AddrPort) (err error) {
@@ -74,122 +72,53 @@ func (r *udaddyRun) server(ctx context.Context, local netip.AddrPort) (err error
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
-	if err := r.connects(ctx); err != nil || r.p.count == 0 {
+	if err := r.until(ctx, &r.left, r.event); err != nil {
 		return err
 	}
-	r.printf("receiving data transfers\n")
-	if err := each(r.nodes, func(n *node) error { return r.receive(ctx, n) }); err != nil {
-		return err
-	}
-	r.printf("sending replies\n")
-	if err := each(r.nodes, (*node).postSends); err != nil {
-		return err
-	}
-	if err := each(r.nodes, func(n *node) error { return n.waitSends(ctx) }); err != nil {
-		return err
-	}
-	r.printf("data transfers complete\n")
-	return nil
+	return r.transfer(ctx,
+		phase{"receiving data transfers", func(n *node, ctx context.Context) error { return r.receive(ctx, n) }},
+		phase{"sending replies", (*node).postSends},
+		phase{"", (*node).waitSends})
 }
 
 func (r *udaddyRun) client(ctx context.Context, from netip.Addr, to netip.AddrPort) error {
 	r.printf("udaddy: starting client\n")
 	r.printf("udaddy: connecting\n")
-	for range r.p.conns {
-		id, err := rdmacm.CreateID(r.ch, rdmacm.PortSpaceUDP)
-		if err != nil {
-			return err
-		}
-		n := &node{o: &r.p.nodeOptions, id: id}
-		id.Context = n
-		r.nodes = append(r.nodes, n)
-		if err := id.ResolveAddr(on(from, 0), to); err != nil {
-			return err
-		}
-	}
-	if err := r.connects(ctx); err != nil || r.p.count == 0 {
+	if err := r.resolveAll(rdmacm.PortSpaceUDP, from, to); err != nil {
 		return err
 	}
-	r.printf("initiating data transfers\n")
-	if err := each(r.nodes, (*node).postSends); err != nil {
+	if err := r.until(ctx, &r.left, r.event); err != nil {
 		return err
 	}
-	r.printf("receiving data transfers\n")
-	if err := each(r.nodes, func(n *node) error { return n.waitRecvs(ctx) }); err != nil {
-		return err
-	}
-	r.printf("data transfers complete\n")
-	return nil
-}
-
-func (r *udaddyRun) connects(ctx context.Context) error {
-	for r.left > 0 {
-		e, err := next(ctx, r.ch)
-		if err == nil {
-			err = r.event(e)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return r.transfer(ctx,
+		phase{"initiating data transfers", (*node).postSends},
+		phase{"receiving data transfers", (*node).waitRecvs})
 }
 
 func (r *udaddyRun) event(e *rdmacm.Event) (err error) {
 	n, _ := e.ID.Context.(*node)
 	switch e.Type {
 	case rdmacm.EventAddrResolved:
-		if r.p.tos >= 0 {
-			if err := e.ID.SetTypeOfService(uint8(r.p.tos)); err != nil {
-				return err
-			}
-		}
-		return e.ID.ResolveRoute()
+		return r.resolved(e.ID)
 	case rdmacm.EventRouteResolved:
-		if err := n.prepare(r.side); err != nil {
-			return err
-		}
-		if err := n.postRecvs(); err != nil {
+		if err := n.ready(r.side); err != nil {
 			return err
 		}
 		return e.ID.Connect(&rdmacm.ConnParam{})
 	case rdmacm.EventConnectRequest:
-		return r.accept(e.ID)
+		took, err := r.accept(e.ID, &rdmacm.ConnParam{})
+		if took && err == nil {
+			r.left--
+		}
+		return err
 	case rdmacm.EventEstablished:
-		n.qpn, n.qkey = e.UD.QPN, e.UD.QKey
-		if n.ah, err = r.pd.CreateAH(e.UD.AV); err != nil {
+		if err := n.sendTo(r.pd, e.UD); err != nil {
 			return err
 		}
-		n.up = true
 		r.left--
 	case rdmacm.EventAddrError, rdmacm.EventRouteError, rdmacm.EventConnectError, rdmacm.EventUnreachable, rdmacm.EventRejected:
-		r.printf("udaddy: event: %v, error: %d\n", e.Type, status(e))
-		r.left--
-		return &eventError{e, rdmacm.EventEstablished}
+		return r.failed(e, rdmacm.EventEstablished)
 	}
-	return nil
-}
-
-func (r *udaddyRun) accept(id *rdmacm.ID) error {
-	if len(r.nodes) == r.p.conns {
-		r.printf("udaddy: failing connection request\n")
-		return errors.Join(id.Reject(nil), id.Close())
-	}
-	n := &node{o: &r.p.nodeOptions, id: id}
-	r.nodes = append(r.nodes, n)
-	err := n.prepare(r.side)
-	if err == nil {
-		err = n.postRecvs()
-	}
-	if err != nil {
-		r.printf("udaddy: failing connection request\n")
-		return errors.Join(err, id.Reject(nil))
-	}
-	if err := id.Accept(&rdmacm.ConnParam{}); err != nil {
-		return err
-	}
-	n.up = true
-	r.left--
 	return nil
 }
 

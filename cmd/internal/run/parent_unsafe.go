@@ -15,7 +15,7 @@ const (
 	prGetPdeathsig = 2
 )
 
-// atParentsDeath is the signal that who has started this program wants it to get at its own death (setpriv --pdeathsig), and parent
+// atParentsDeath is the signal that this program's parent wants it to get when the parent dies (setpriv --pdeathsig), and parent
 // is who that is. The kernel keeps the signal with a thread: that of the main function, by which packages are initialized.
 var atParentsDeath, parent = parentDeathSignal()
 

@@ -12,7 +12,7 @@ import (
 // Screen says how text for a person can look where it goes. The zero value is the safest: no colour, ASCII,
 // lines as long as they are.
 type Screen struct {
-	Width  int  // columns; 0: lines are not broken, as whoever reads a pipe or a file wants it
+	Width  int  // columns; 0: lines are not broken, as readers of a pipe or a file want it
 	Height int  // rows; 0: not a terminal
 	Colour bool // escape sequences are understood
 	UTF8   bool // characters beyond ASCII are

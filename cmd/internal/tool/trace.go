@@ -22,7 +22,7 @@ func (d *DeviceOptions) traced(open OpenFunc, cfg *verbs.Config) (OpenFunc, erro
 		return nil, err
 	}
 	out := &traceFile{f: f, w: f}
-	// Who reads a pipe wants to see packets as they come; a file is written in large pieces.
+	// The reader of a pipe wants to see packets as they come; a file is written in large pieces.
 	if i, err := f.Stat(); err == nil && i.Mode().IsRegular() {
 		out.buffer = bufio.NewWriterSize(f, 1<<16)
 		out.w = out.buffer

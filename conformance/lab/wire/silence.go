@@ -15,7 +15,7 @@ const (
 	maxAsked = 64
 )
 
-// silence is a time in which no frame of a kind entered at a port: who is behind it had
+// silence is a time in which no frame of a kind entered at a port: the host behind it had
 // nothing to say, or was not running.
 type silence struct {
 	from, to time.Duration

@@ -120,7 +120,7 @@ var rules = []RuleInfo{
 	{RuleCMAgain, anybody, "IBTA 12.6, 12.9.8.3.1", "A message of the communication manager that comes again is the same message."},
 }
 
-// Excuse is what would explain a violation without a fault of who is blamed.
+// Excuse is what would explain a violation without a fault of the side that is blamed.
 type Excuse string
 
 // The excuses.

@@ -35,7 +35,7 @@ func NextVector[D Device](d interface{ Core() core.Of[D] }) int { return core.Op
 // Own turns an error of the packages below a device into one of package verbs.
 func Own[D Device](d interface{ Core() core.Of[D] }, err error) error { return core.Open(d).Own(err) }
 
-// EndDevice closes a device for a reason that everybody who waits is told.
+// EndDevice closes a device for a reason that every call that waits returns.
 func EndDevice[D Device](d interface{ Core() core.Of[D] }, reason error) { core.Open(d).End(reason) }
 
 // PerDevice is what a package above verbs keeps on each device: its connections, what lingers, and

@@ -21,9 +21,6 @@ type Alarm struct {
 	index int // place in the heap; -1: not set
 }
 
-// maxAlarm is the longest that an alarm waits: 36 years.
-const maxAlarm time.Duration = 1 << 60
-
 // NewAlarm makes an alarm for f. The alarm is not set.
 func (s *Shard) NewAlarm(f func()) *Alarm {
 	if f == nil {
@@ -39,8 +36,9 @@ func (a *Alarm) Set(delay, slack time.Duration) bool {
 	if a == nil || a.s == nil {
 		return false
 	}
-	at := a.s.link.Now() + int64(min(delay, maxAlarm))
-	if s := int64(min(slack, maxAlarm)); s > 0 {
+	const longest time.Duration = 1 << 60 // 36 years
+	at := a.s.link.Now() + int64(min(delay, longest))
+	if s := int64(min(slack, longest)); s > 0 {
 		at += s - 1
 		at -= at % s
 	}

@@ -1,8 +1,6 @@
 package shard
 
-import (
-	"sync/atomic"
-)
+import "sync/atomic"
 
 // delayedAck keeps an acknowledgement back while the application, just given what came in, may
 // reply. The reply and the acknowledgement then leave in one datagram, with one system call. An
@@ -60,7 +58,7 @@ func (a *delayedAck) inVain() bool {
 // over reports whether a delay ends although the goroutine of the shard goes on to look; threads
 // says that it has woken threads, and not goroutines.
 func (a *delayedAck) over(now int64, threads bool) bool {
-	return !threads || now-a.since.Load() >= replyNs
+	return !threads || now-a.since.Load() >= hoggedNs
 }
 
 // releaseAck ends a delay that brought nothing, and sends. It reports false if there is

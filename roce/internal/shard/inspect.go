@@ -83,6 +83,6 @@ func (s *Shard) NeverMissed() { s.keeper.attention.proof.Store(0) }
 // that wakes it.
 func (s *Shard) Lend(sig *Signal) {
 	s.mu.Lock()
-	s.lease.last, s.lease.turns = sig, maxLeaseTurns
+	s.lease.last, s.lease.turns = sig, maxBackOff*leaseTurns
 	s.mu.Unlock()
 }

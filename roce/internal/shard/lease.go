@@ -54,7 +54,7 @@ func (l *lease) handled(packets int) {
 		l.last = sig
 	default:
 		l.last = sig
-		if l.turns++; l.lent && l.turns == maxLeaseTurns {
+		if l.turns++; l.lent && l.turns == maxBackOff*leaseTurns {
 			l.turns, l.need = 0, l.need/2
 		}
 	}
@@ -104,4 +104,4 @@ func (l *lease) end(idle bool) {
 }
 
 // mistake has the next lease take twice as many turns.
-func (l *lease) mistake() { l.need = min(2*max(l.need, leaseTurns), maxLeaseTurns) }
+func (l *lease) mistake() { l.need = min(2*max(l.need, leaseTurns), maxBackOff*leaseTurns) }

@@ -27,7 +27,7 @@ func TestLinger(t *testing.T) {
 	for range 20 {
 		l.ends(false)
 	}
-	require.EqualValues(t, maxSkip, l.skip)
+	require.EqualValues(t, maxBackOff-1, l.skip)
 }
 
 func TestOnlyAnswers(t *testing.T) {

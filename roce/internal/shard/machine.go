@@ -73,7 +73,7 @@ func (*computer) Lock(mu *sync.Mutex) { mu.Lock() }
 func (*computer) Nap(d time.Duration) {
 	// Not with a timer of the runtime: these are as coarse as 1 ms when the process is idle.
 	// Threads of the libraries for C may be late by as much, too (load.c).
-	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, napSlackNs, 0, 0, 0)
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, standbyNs, 0, 0, 0)
 	ts := unix.NsecToTimespec(int64(d))
 	_ = unix.Nanosleep(&ts, nil) // a signal ends it early
 }

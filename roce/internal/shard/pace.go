@@ -75,7 +75,7 @@ func (v *pace) turn(now int64, busy bool, packets int, spin spinTime) bool {
 			v.vain.note(v.lost)
 		}
 		if packets > 0 {
-			v.tryout.came(now, packets, v.vain >= vainShare)
+			v.tryout.came(now, packets, v.vain >= 2./shareOf)
 		}
 		v.begin(now)
 		return false

@@ -102,7 +102,7 @@ func TestPaceLearnsWhenSomebodyBegins(t *testing.T) {
 
 // Where looks find something nearly always, sleeping is not tried, whatever it would bring.
 func TestPaceTriesWhereLooksAreInVain(t *testing.T) {
-	for _, every := range []int{4 / vainShare, 1} {
+	for _, every := range []int{2 * shareOf, 1} {
 		p := newPaced(time.Microsecond)
 		tried := false
 		for i := range 1_000_000 {

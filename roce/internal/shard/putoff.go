@@ -2,7 +2,7 @@ package shard
 
 import "sync/atomic"
 
-// poller is the thread of a program in another language that polls, as of up to pollerNs ago.
+// poller is the thread of a program in another language that polls, as of up to staleNs ago.
 type poller struct {
 	thread atomic.Int64
 	next   atomic.Int64 // when to ask again
@@ -11,7 +11,7 @@ type poller struct {
 // polls notes that the calling thread polls.
 func (p *poller) polls(m machine, now int64) {
 	if now >= p.next.Load() {
-		p.next.Store(now + pollerNs)
+		p.next.Store(now + staleNs)
 		p.thread.Store(int64(m.Thread()))
 	}
 }

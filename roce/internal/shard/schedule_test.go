@@ -137,7 +137,7 @@ func TestDelayedAckPenalty(t *testing.T) {
 		require.True(t, a.begin(0, true))
 		require.True(t, a.inVain())
 	}
-	require.EqualValues(t, maxSkip, a.skip)
+	require.EqualValues(t, maxBackOff-1, a.skip)
 }
 
 // The rule for messages that are posted one by one, as a transcript: post N is a message
@@ -188,6 +188,6 @@ func TestAckDelayOver(t *testing.T) {
 	require.True(t, a.begin(1000, true))
 	require.True(t, a.over(1000, false))
 	require.False(t, a.over(1000, true))
-	require.False(t, a.over(999+replyNs, true))
-	require.True(t, a.over(1000+replyNs, true))
+	require.False(t, a.over(999+hoggedNs, true))
+	require.True(t, a.over(1000+hoggedNs, true))
 }

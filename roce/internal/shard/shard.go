@@ -153,7 +153,7 @@ func New(c Config) (*Shard, error) {
 	s := &Shard{
 		index: c.Index, link: c.Link, machine: machineOf(c.Link), addrs: c.Addrs, mtu: c.MTU, rand: c.Rand, table: c.Table, owner: c.Owner,
 		spin: spinTimeOf(c.Spin), credits: c.Engine.Tuning.EndToEndCredits,
-		closed: make(chan struct{}), tx: make([]transport.TxPacket, txBatch), rx: make([]transport.RxPacket, rxBatch),
+		closed: make(chan struct{}), tx: make([]transport.TxPacket, 2*rxBatch), rx: make([]transport.RxPacket, rxBatch),
 	}
 	if max := s.link.MTU(); s.mtu == 0 || s.mtu > max {
 		s.mtu = max

@@ -96,7 +96,7 @@ func (k *keeper) outlasts(t tick, off bool) tick {
 	switch {
 	case t != tickTakeOver:
 		k.starved = 0
-	case off && k.starved < starvedTicks:
+	case off && k.starved < int(sliceNs/leasePeriod):
 		k.starved++
 		return tickAgain
 	}

@@ -191,8 +191,8 @@ func TestNobodyWaitsForASleeper(t *testing.T) {
 		"sleeps in a call":   {0, false, 0, false, 2 * leasePeriod},
 		"sleeps later":       {0, false, 20 * leasePeriod, false, 2 * leasePeriod},
 		"computes later":     {100, true, 20 * leasePeriod, false, 2 * leasePeriod},
-		"lacks a CPU":        {3, true, 0, false, (2 + starvedTicks) * leasePeriod},
-		"lacks a CPU later":  {3, true, 20 * leasePeriod, false, (2 + starvedTicks) * leasePeriod},
+		"lacks a CPU":        {3, true, 0, false, 2*leasePeriod + sliceNs},
+		"lacks a CPU later":  {3, true, 20 * leasePeriod, false, 2*leasePeriod + sliceNs},
 		"closed the channel": {0, false, 0, true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

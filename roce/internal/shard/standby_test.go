@@ -134,8 +134,8 @@ func TestPoller(t *testing.T) {
 	p.polls(&computer{}, 1000)
 	require.NotZero(t, p.thread.Load())
 	p.thread.Store(0)
-	p.polls(&computer{}, 1000+pollerNs-1)
+	p.polls(&computer{}, 1000+staleNs-1)
 	require.Zero(t, p.thread.Load())
-	p.polls(&computer{}, 1000+pollerNs)
+	p.polls(&computer{}, 1000+staleNs)
 	require.NotZero(t, p.thread.Load())
 }

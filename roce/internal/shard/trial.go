@@ -16,9 +16,9 @@ func (t *trial) due() bool {
 	return false
 }
 
-// inVain notes an attempt that did not pay, after which up to maxSkip chances are passed over.
+// inVain notes an attempt that did not pay, after which up to maxBackOff-1 chances are passed over.
 func (t *trial) inVain() {
-	t.penalty = min(2*t.penalty+1, maxSkip)
+	t.penalty = min(2*t.penalty+1, maxBackOff-1)
 	t.skip = t.penalty
 }
 

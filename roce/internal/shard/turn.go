@@ -29,7 +29,6 @@ func quitOf(ctx context.Context) <-chan struct{} {
 // them do at the same time, so waitTurn looks for results after it has taken the turn, when all
 // others wait.
 func (s *Shard) waitTurn(ctx context.Context, notify <-chan struct{}) error {
-	told := false
 	select {
 	case <-notify:
 		return nil
@@ -37,22 +36,18 @@ func (s *Shard) waitTurn(ctx context.Context, notify <-chan struct{}) error {
 	}
 	select {
 	case <-notify:
-		told = true
+		s.sched.Turn(quitOf(ctx))
+		return nil
 	case <-ctx.Done():
 	case <-s.closed:
 	}
 	s.sched.Turn(quitOf(ctx))
-	if !told {
-		select {
-		case <-notify:
-			told = true
-		default:
-		}
-	}
-	switch {
-	case told:
+	select {
+	case <-notify:
 		return nil
-	case s.Closed():
+	default:
+	}
+	if s.Closed() {
 		return s.ClosedErr()
 	}
 	return ctx.Err()

@@ -8,7 +8,7 @@ import "sync/atomic"
 // cost a time slice, milliseconds.
 //
 // A thread that keeps the CPU longer than hoggedNs is unrelated work, so there is then no yield for
-// hogPauseNs.
+// staleNs.
 //
 // Threads yield only in processes with one CPU, and where tryout finds it better. The kernel moves
 // threads apart that want the same CPU, but keeps those together that take turns at it in
@@ -37,7 +37,7 @@ type computing struct {
 func (c *computing) ran(start, end, cpu int64) {
 	took := end - start
 	switch {
-	case took < computesNs:
+	case took < sliceNs:
 		c.suspected = false
 	case !c.suspected:
 		c.suspected = true
@@ -111,6 +111,6 @@ func (s *Shard) yieldCPU() bool {
 // gaveWay notes how long it took to get the CPU back.
 func (y *yielder) gaveWay(start, end int64) {
 	if end-start > hoggedNs {
-		y.backoffUntil.Store(end + hogPauseNs)
+		y.backoffUntil.Store(end + staleNs)
 	}
 }

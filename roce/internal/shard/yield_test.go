@@ -14,7 +14,7 @@ func TestYielder(t *testing.T) {
 	y.gaveWay(1000, 1000+8_000)
 	require.Zero(t, y.backoffUntil.Load(), "a peer, or nobody")
 	y.gaveWay(40_000, 40_000+4_000_000)
-	require.EqualValues(t, 4_040_000+hogPauseNs, y.backoffUntil.Load(), "somebody who used a time slice")
+	require.EqualValues(t, 4_040_000+staleNs, y.backoffUntil.Load(), "somebody who used a time slice")
 }
 
 // Goroutines that compute are not let run for a while, once it is sure that it was they who ran.
@@ -101,7 +101,7 @@ func TestOneCPU(t *testing.T) {
 	require.True(t, s.yieldCPU())
 	require.False(t, s.yieldCPU())
 	require.Equal(t, 11, m.yields)
-	l.now += hogPauseNs
+	l.now += staleNs
 	require.True(t, s.yieldCPU())
 }
 

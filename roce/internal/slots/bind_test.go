@@ -3,6 +3,7 @@
 package slots
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/goroce/goroce/internal/unix"
@@ -45,4 +46,24 @@ func TestBind(t *testing.T) {
 	at, err := unix.Getsockname(a)
 	require.NoError(t, err)
 	require.Equal(t, unix.EADDRINUSE, Bind(b, at))
+}
+
+// Where a socket that is bound cannot begin to share its port, as in gVisor, a device has the
+// address for itself.
+func TestPortThatCannotBeShared(t *testing.T) {
+	open := func() int {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		require.NoError(t, err)
+		t.Cleanup(func() { unix.Close(fd) })
+		return fd
+	}
+	a := Address{Addr: netip.AddrFrom4([4]byte{127, 0, 0, 1})}
+	first := open()
+	require.NoError(t, unix.Bind(first, a.sockaddr()))
+	at, err := unix.Getsockname(first)
+	require.NoError(t, err)
+	a.Port = uint16(at.(*unix.SockaddrInet4).Port)
+	next := open()
+	require.NoError(t, shared(next))
+	require.ErrorIs(t, a.bindNext(next), ErrUnsupported)
 }

@@ -10,8 +10,8 @@ import (
 
 var (
 	// ErrUnsupported is wrapped when the address cannot be shared here: no abstract Unix sockets,
-	// no record locks on memory files, no /proc, or a policy against any of these. A device may
-	// still have the address for itself.
+	// no record locks on memory files, no groups of UDP sockets that share a port, no /proc, or a
+	// policy against any of these. A device may still have the address for itself.
 	ErrUnsupported = errors.New("the address cannot be shared here")
 	// ErrForeign is wrapped when a process of another user, or of a user that cannot be determined,
 	// has the name of the address.

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Devices at an address have a slot each, and get what is for it, whoever of them dies: by
+// Devices at an address have a slot each, and get what is for it, whichever of them dies: by
 // kill -9, the first one, too, which has made the sockets.
 func TestKill(t *testing.T) {
 	a := address()

@@ -45,7 +45,7 @@ func TestBesideOneThatStandsStill(t *testing.T) {
 	defer l.Close()
 	require.Equal(t, 1, l.slot)
 
-	// Nothing is different after that: others join, whoever of the two runs or dies.
+	// Nothing is different after that: others join, whichever of the two runs or dies.
 	mine := func() {
 		t.Helper()
 		require.NoError(t, l.Hear(0))

@@ -60,7 +60,7 @@ func TestHostileClients(t *testing.T) {
 	require.Eventually(t, func() bool { return descriptors(t) <= before }, time.Minute, time.Millisecond, "and nothing is kept of them")
 }
 
-// Another user's process gets no descriptor; and has the name of an address in vain.
+// Another user's process gets no descriptor, and gains nothing by having the name of an address.
 func TestForeign(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to be two users")

@@ -150,7 +150,7 @@ func (a Address) group(fds []int) error {
 		if i == 0 {
 			err = a.bindFirst(fd)
 		} else if err = shared(fd); err == nil {
-			err = os.NewSyscallError("bind", unix.Bind(fd, a.sockaddr()))
+			err = a.bindNext(fd)
 		}
 		if i == 1 && err == nil {
 			err = steer(fd) // now there is a group
@@ -170,6 +170,16 @@ func (a Address) bindFirst(fd int) error {
 		return os.NewSyscallError("bind", err)
 	}
 	return shared(fd)
+}
+
+// bindNext binds another socket of the group. The port is ours: where it is taken nevertheless, as
+// in gVisor, a socket that is bound cannot begin to share.
+func (a Address) bindNext(fd int) error {
+	err := unix.Bind(fd, a.sockaddr())
+	if errors.Is(err, unix.EADDRINUSE) {
+		return unsupported("SO_REUSEPORT of a bound socket", err)
+	}
+	return os.NewSyscallError("bind", err)
 }
 
 // steer attaches the program to the group of a socket.

@@ -43,7 +43,7 @@ func messages(id mad.CommID) map[mad.Attribute][]byte {
 }
 
 // Messages about a connection go to the slot of the ID that its owner chose,
-// requests to whoever reads.
+// requests to any process that reads.
 func TestSteer(t *testing.T) {
 	for slot := range Count {
 		id := mad.CommID(ib.Slot{Index: uint8(slot), Bits: Bits}.CommID(0x123))

@@ -141,7 +141,7 @@ func TestPlainDrops(t *testing.T) {
 	require.Equal(t, [2]uint64{1, 1}, [2]uint64{s.TxDropped, s.TxPackets})
 }
 
-// A socket from which nothing can be read any more fails the link, and whoever waits for packets hears of it.
+// A socket from which nothing can be read any more fails the link, and a call that waits for packets says so.
 func TestPlainDeadSocket(t *testing.T) {
 	l, err := OpenPlain([]netip.Addr{loopback()}, Options{})
 	require.NoError(t, err)

@@ -131,7 +131,7 @@ func TestStraysLost(t *testing.T) {
 	require.Len(t, drain(t, c), 300-int(b.RxHandedLost))
 }
 
-// Requests come to who has announced the service, whoever of those that take requests reads
+// Requests come to the device that has announced the service, whichever of those that take requests reads
 // them; what is about a connection comes to its slot.
 func TestRequests(t *testing.T) {
 	p := newPair(t, Options{}, Options{})

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStrangerGetsFewAnswers: whoever a forged REQ names as its sender gets no more than
+// TestStrangerGetsFewAnswers: the host that a forged REQ names as its sender gets no more than
 // four REPs and the REJ at the end, whatever the REQ says about timeouts.
 func TestStrangerGetsFewAnswers(t *testing.T) {
 	for _, timeout := range []ib.TimeoutCode{0, 18, 20, 31} {

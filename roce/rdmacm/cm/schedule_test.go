@@ -105,7 +105,7 @@ func TestREPSchedule(t *testing.T) {
 }
 
 // TestTimewaitLasts: it lasts for as long as a packet of the connection may be on its way, by
-// the ACK timeout of whoever made it.
+// the ACK timeout of the side that made it.
 func TestTimewaitLasts(t *testing.T) {
 	for code, wantMs := range map[ib.TimeoutCode]int64{0: 1000, 14: 1000, 18: 2147, 31: 60_000} {
 		for _, active := range []bool{true, false} {

@@ -187,7 +187,7 @@ func raftNode(ctx context.Context, netName string, addrs []string, node int, dir
 	for {
 		var q raftRequest
 		if err := in.Decode(&q); err != nil {
-			return errors.Join(r.Shutdown().Error(), tr.(raft.WithClose).Close()) // whoever has begun us has ended
+			return errors.Join(r.Shutdown().Error(), tr.(raft.WithClose).Close()) // our parent has ended
 		}
 		if q.Op == nil {
 			say(raftAnswer{ID: q.ID, Result: raftLoad(r, q)})

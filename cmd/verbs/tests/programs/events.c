@@ -71,7 +71,7 @@ int main(void)
 	FAILS_INT(-1, ibv_get_async_event(b.ctx, &ae));
 	CHECK(errno == EAGAIN);
 
-	// One event for each request, whoever waits.
+	// One event for each request, whichever thread waits.
 	message(false);
 	expect_wc(b.cq, 1, IBV_WC_SUCCESS);
 	CHECK(!readable(b.channel->fd), "nobody has asked");

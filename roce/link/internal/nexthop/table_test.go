@@ -102,7 +102,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// After notifications were lost the interfaces are read again, and whoever
+// After notifications were lost the interfaces are read again, and a path that
 // follows them is told what has changed: one that is up, one that is gone.
 func TestLostNotifications(t *testing.T) {
 	type change struct {

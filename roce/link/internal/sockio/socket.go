@@ -35,13 +35,23 @@ func Room(buffer int, runs bool) wire.Room {
 }
 
 // InterfaceOf returns the interface that has the address, nil if none has. A zone selects one of
-// several.
-func InterfaceOf(a netip.Addr) (*net.Interface, error) {
-	ifs, err := net.Interfaces()
-	if err != nil {
+// several. A process may be forbidden to see interfaces, by systemd's RestrictAddressFamilies= for
+// one: it gets an interface without a name, whose MTU is that of Ethernet, or of loopback.
+func InterfaceOf(a netip.Addr) (*net.Interface, error) { return interfaceOf(a, net.Interfaces) }
+
+func interfaceOf(a netip.Addr, list func() ([]net.Interface, error)) (*net.Interface, error) {
+	zone := a.Zone()
+	ifs, err := list()
+	switch {
+	case err != nil && zone == "" && unseen(err):
+		i := &net.Interface{MTU: 1500, Flags: net.FlagUp}
+		if a.IsLoopback() {
+			i.MTU = 1 << 16
+		}
+		return i, nil
+	case err != nil:
 		return nil, err
 	}
-	zone := a.Zone()
 	a = a.WithZone("")
 	for i := range ifs {
 		if zone != "" && zone != ifs[i].Name && zone != strconv.Itoa(ifs[i].Index) {
@@ -60,6 +70,11 @@ func InterfaceOf(a netip.Addr) (*net.Interface, error) {
 		}
 	}
 	return nil, nil
+}
+
+// unseen reports whether an error of rtnetlink says that this process may not use it.
+func unseen(err error) bool {
+	return errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)
 }
 
 // BindHint says what to do about a local address and UDP port that cannot be bound.

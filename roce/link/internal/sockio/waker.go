@@ -55,7 +55,7 @@ func (w *Waker) Clear() {
 	w.woken.Store(false)
 }
 
-// Take is Clear for who has not polled: a Wake that has not written yet stays one.
+// Take is Clear for a caller that has not polled: a Wake that has not written yet stays one.
 func (w *Waker) Take() {
 	var b [8]byte
 	if w.woken.Load() {

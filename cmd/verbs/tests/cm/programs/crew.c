@@ -1,4 +1,4 @@
-/* Threads that wait for rsockets of one device receive for each other. None misses anything: whoever leaves, ends, is interrupted or computes. */
+/* Threads that wait for rsockets of one device receive for each other. None misses anything, whichever of them leaves, ends, is interrupted or computes. */
 #include "check.h"
 #include <rdma/rsocket.h>
 #include <signal.h>
