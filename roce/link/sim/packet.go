@@ -159,8 +159,8 @@ func (f *Fabric) forward(h *node, p *packet) {
 	f.toHost(h, p, &x)
 }
 
-// loses draws whether a packet between two hosts is lost. Bursts have two states, of which one loses
-// everything.
+// loses draws whether a packet between two hosts is lost. Bursts have two states, of which one
+// loses everything.
 func (f *Fabric) loses(pair [2]netip.Addr, x *Faults) bool {
 	p := x.Loss
 	if x.Burst > 1 {
