@@ -127,6 +127,8 @@ const (
 const (
 	// maxProbes is how many probes precede the ACK timeout.
 	maxProbes = 2
+	// lossyProbes is how many more do where packets are lost, perhaps a few in a row.
+	lossyProbes = 2
 	// probeReads is how many packets a probe of a READ has where packets are lost.
 	probeReads = 8
 	// probeAnew is how many ACK timeouts in a row are followed by no probes. Later ones are: the

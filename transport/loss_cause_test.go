@@ -108,8 +108,21 @@ func TestLossCauseForgetsTheBeginning(t *testing.T) {
 		sq.peerKeeps = true
 		sq.win.doubling, sq.rtt = doubling, halfTrip
 		sq.cause.count(&emptyTrip, lossSample, lossSample)
-		sq.onLost(0, 1, false, false)
+		sq.onLost(0, &lostPackets{n: 1, other: true})
 		require.False(t, sq.win.doubling, "half of all is for want of room")
 		require.Equal(t, doubling, sq.cause.calm == tally{})
+	}
+}
+
+// A READ request that is lost did not lack room: requests are few, small, and go the other way. A loss of
+// data while round trips are long did.
+func TestLostReadRequestsLeaveTheWindow(t *testing.T) {
+	for _, other := range []bool{false, true} {
+		sq := &newLoop(t, loopOptions{slowStart: true}).a.qp.sq
+		require.True(t, sq.watchMissing())
+		sq.peerKeeps, sq.win.size = true, 64
+		sq.rtt = rttEstimate{smoothed: 5e6, least: 1e6, waits: true}
+		sq.onLost(0, &lostPackets{n: 1, other: other})
+		require.Equal(t, other, sq.win.size < 64)
 	}
 }

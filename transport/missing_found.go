@@ -112,13 +112,17 @@ func (sq *requester) onKeptMap(now int64, p *ib.Packet) bool {
 	first := x.at(p.PSN)
 	first.had, first.want = false, false // whatever earlier maps said
 	news, trip := false, false
-	psn := p.PSN
+	psn, at := p.PSN, sq.q.head
 	for i := range top {
 		psn = psn.Next()
 		if s := x.at(psn); m.has(i) && !s.had {
 			sq.came(now, s)
-			sq.arrives()
 			s.had, news = true, true
+			// What a READ asks for comes when the missing request has come, and is in flight until then.
+			at = sq.requestOf(at, psn)
+			if s.want = sq.q.at(at).op.needsResponse() && sq.kept.at(psn) == nil; !s.want {
+				sq.arrives()
+			}
 		}
 	}
 	if psn = psn.Next(); psn.After(x.newest) {
@@ -179,25 +183,21 @@ func (sq *requester) goOn() {
 // missResponses notes that everything before psn was executed, so that responses not here are
 // missing.
 func (sq *requester) missResponses(now int64, psn ib.PSN) {
-	x, q := sq.miss, &sq.q
-	i, w := q.head, q.at(q.head)
+	x, i := sq.miss, sq.q.head
 	from := sq.una
 	if x.seen.After(from) {
 		from = x.seen
 	}
 	for at := from; at.Before(psn); at = at.Next() {
-		for w.npkts == 0 || span(w.psn, at) >= int(w.npkts) {
-			if i++; i == q.tail {
-				return
-			}
-			w = q.at(i)
+		if i = sq.requestOf(i, at); i == sq.q.tail {
+			return
 		}
 		s := x.at(at)
 		if !s.had {
 			sq.came(now, s)
 			s.had = true
 		}
-		s.want = w.op.needsResponse() && sq.kept.at(at) == nil
+		s.want = sq.q.at(i).op.needsResponse() && sq.kept.at(at) == nil
 	}
 	if psn.After(x.seen) {
 		x.seen = psn
@@ -207,13 +207,47 @@ func (sq *requester) missResponses(now int64, psn ib.PSN) {
 	}
 }
 
+// requestOf returns the index of the request that contains psn, which is i or behind; tail if none.
+func (sq *requester) requestOf(i uint32, psn ib.PSN) uint32 {
+	for q := &sq.q; i != q.tail; i++ {
+		if w := q.at(i); w.npkts != 0 && span(w.psn, psn) < int(w.npkts) {
+			break
+		}
+	}
+	return i
+}
+
+// lostPackets are packets that were found lost together, from the oldest to the newest.
+type lostPackets struct {
+	n         int
+	responses bool   // some of them
+	repeats   bool   // some of them
+	other     bool   // some are no requests of READs, which are few and do not fill a queue
+	at        uint32 // index of the request of the last
+	part      ib.PSN // last PSN of the last READ request
+}
+
+// add adds a packet, which is due then. The request of a READ is one packet, whatever it asks for.
+func (l *lostPackets) add(sq *requester, psn ib.PSN, s *sentPacket) {
+	sq.miss.setDue(s)
+	l.responses, l.repeats = l.responses || s.want, l.repeats || s.order != 0
+	l.at = sq.requestOf(l.at, psn)
+	if s.want || l.at == sq.q.tail || sq.q.at(l.at).op != WRRead {
+		l.other = true
+		l.n++
+	} else if part := sq.partOf(psn); part != l.part {
+		l.part = part
+		l.n++
+	}
+}
+
 // findMissing marks lost packets as due.
 func (sq *requester) findMissing(now int64) {
 	x := sq.miss
 	fresh, again := false, false // other packets are missing: never resent; resent
-	responses, repeats, late := false, false, sq.lateNs()
+	lost, late := lostPackets{at: sq.q.head, part: sq.una.Prev()}, sq.lateNs()
 	x.arrived = 0
-	lost, freed := 0, 0
+	freed := 0
 	for psn, top := sq.una, x.top(); psn != top; psn = psn.Next() {
 		s := x.at(psn)
 		if s.due {
@@ -236,9 +270,7 @@ func (sq *requester) findMissing(now int64) {
 		case s.order == 0 && (span(psn, newest) > x.spread+1 || !s.want && x.past.After(psn)),
 			s.order != 0 && (newest.Diff(s.behind) > x.spread || int32(x.came-s.order) > maxReorder),
 			s.order != 0 && s.want && late != 0 && now-s.at > late:
-			x.setDue(s)
-			lost++
-			responses, repeats = responses || s.want, repeats || s.order != 0
+			lost.add(sq, psn, s)
 		case s.order == 0:
 			fresh = true
 		default:
@@ -246,17 +278,17 @@ func (sq *requester) findMissing(now int64) {
 		}
 	}
 	sq.dischargeArrived(freed)
-	if x.losses += lost; x.losses > spreadLosses {
+	if x.losses += lost.n; x.losses > spreadLosses {
 		x.spread = maxReorder
 	}
-	x.lost += lost
+	x.lost += lost.n
 	if x.round && (!x.top().Before(x.cutAt) || now-x.cutNs > 2*max(sq.rtt.smoothed, sq.rtt.last)) {
-		sq.endRound(now, responses)
+		sq.endRound(now, lost.responses)
 	}
 	if x.due != 0 {
 		x.next = sq.una
 		again = true
-		sq.onLost(now, lost, responses, repeats)
+		sq.onLost(now, &lost)
 		sq.qp.markReady()
 	}
 	if fresh || again {
@@ -291,12 +323,12 @@ func (sq *requester) missingTimeout(now int64) {
 		return
 	}
 	x := sq.miss
-	responses, repeats, since := false, false, now-sq.repeatNs()
+	lost, since := lostPackets{at: sq.q.head, part: sq.una.Prev()}, now-sq.repeatNs()
 	for _, again := range [...]bool{false, true} {
 		for psn, top := sq.una, x.top(); psn != top; psn = psn.Next() {
-			if s := x.at(psn); (!s.had || s.want) && (s.order != 0) == again && (!again || s.at <= since) {
-				x.setDue(s)
-				responses, repeats = responses || s.want, again
+			// The peer may have a READ, and wait for a request before it.
+			if s := x.at(psn); (!s.had || s.want && x.seen.After(psn)) && (s.order != 0) == again && (!again || s.at <= since) {
+				lost.add(sq, psn, s)
 			}
 		}
 		if x.due != 0 {
@@ -312,7 +344,7 @@ func (sq *requester) missingTimeout(now int64) {
 	x.backoff = min(x.backoff+1, maxProbeBackoff)
 	x.next = sq.una
 	x.allow = max(x.allow, 1+span(x.cutAt, sq.end))
-	sq.onLost(now, x.due, responses, repeats)
+	sq.onLost(now, &lost)
 	sq.armMissing(now, false)
 	sq.qp.markReady()
 }

@@ -30,12 +30,7 @@ func (sq *requester) sendMissing(now int64, batch []TxPacket) int {
 // a READ with part of its response missing, those of that part.
 func (sq *requester) sendAgain(now int64, psn ib.PSN, i *uint32, tx *TxPacket) int {
 	q := &sq.q
-	for ; *i != q.tail; *i++ {
-		if w := q.at(*i); w.npkts != 0 && span(w.psn, psn) < int(w.npkts) {
-			break
-		}
-	}
-	if *i == q.tail || q.at(*i).state != wqeBegun {
+	if *i = sq.requestOf(*i, psn); *i == q.tail || q.at(*i).state != wqeBegun {
 		return 0
 	}
 	w, n, x := q.at(*i), 1, sq.miss

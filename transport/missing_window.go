@@ -52,13 +52,13 @@ func (sq *requester) arrives() {
 	}
 }
 
-// onLost tells the window and congestion control of n lost packets: once per set of packets in
+// onLost tells the window and congestion control of lost packets: once per set of packets in
 // flight, and once per round trip if resent packets were lost as well.
-func (sq *requester) onLost(now int64, n int, responses, repeats bool) {
-	x := sq.miss
+func (sq *requester) onLost(now int64, lost *lostPackets) {
+	x, n := sq.miss, lost.n
 	sq.qp.lostPackets(n)
 	sq.cause.count(&sq.rtt, 0, n)
-	if n == 0 || sq.una.Before(x.cutAt) && !(repeats && now-x.cutNs > max(sq.rtt.smoothed, sq.againNs())) {
+	if n == 0 || sq.una.Before(x.cutAt) && !(lost.repeats && now-x.cutNs > max(sq.rtt.smoothed, sq.againNs())) {
 		return
 	}
 	x.cutAt, x.cutNs, x.wasSize = sq.end, now, sq.win.size
@@ -70,10 +70,9 @@ func (sq *requester) onLost(now int64, n int, responses, repeats bool) {
 	crowded, unknown := sq.crowded(), sq.rtt.smoothed == 0
 	// Responses wait for each other at the peer, but not one that was asked for again.
 	noQueue := now-x.againAt < 2*sq.rtt.smoothed && x.again.last < sq.leastRTT()*5/4
-	if responses && noQueue && !sq.cause.lately.over(heavyLoss) {
+	if (lost.responses && noQueue || !lost.other) && !sq.cause.lately.over(heavyLoss) {
 		crowded = false
 	}
-	// A lost request of a READ counts as all that it asks for, which may be much, and says little.
 	if x.full = crowded || sq.reads.len() == 0; !crowded {
 		sq.win.acquit()
 		return
@@ -81,7 +80,7 @@ func (sq *requester) onLost(now int64, n int, responses, repeats bool) {
 	if sq.win.doubling {
 		sq.cause.forget() // it has filled the queue by itself
 	}
-	sq.roomLost(now, responses)
+	sq.roomLost(now, lost.responses)
 	sq.narrow(unknown)
 }
 

@@ -16,6 +16,7 @@ import "github.com/goroce/goroce/ib"
 type probeState struct {
 	due     bool  // to be sent on the next turn
 	sent    uint8 // since something new was acknowledged
+	extra   uint8 // of these, in addition to maxProbes
 	counted bool  // in Engine.probing
 	backoff uint8 // doublings of waitNs since the last sample (Karn)
 	waitNs  int64 // time without an answer before a probe; 0: no probes
@@ -61,7 +62,7 @@ func (p *probeState) update(qp *QP, rtt *rttEstimate) {
 // next computes nextNs after one of its inputs has changed.
 func (p *probeState) next() {
 	p.nextNs = 0
-	if p.sent < maxProbes {
+	if p.sent < maxProbes+p.extra {
 		p.nextNs = min(p.waitNs<<p.backoff, p.limitNs)
 	}
 }
@@ -125,7 +126,7 @@ func (sq *requester) probeTimeout(now int64) {
 		p.due = true
 		qp.markReady()
 		return
-	case p.sent >= maxProbes:
+	case p.sent >= maxProbes+p.extra:
 		return
 	case !p.counted && qp.e.probing >= maxProbing:
 		qp.setTimer(timerProbe, now+probeRetry*p.waitNs)
@@ -151,14 +152,17 @@ func (sq *requester) sendProbe(now int64, batch []TxPacket) (n int) {
 	if sq.psn == sq.una {
 		return 0
 	}
-	psn := sq.psn.Prev()
+	psn, lossy := sq.psn.Prev(), sq.peerKeeps && sq.cause.lately.lost > 0
 	asks := sq.unasked()
 	if !asks {
 		if p.sent > 0 {
 			psn = sq.una
+		} else if p.extra = 0; lossy {
+			p.extra = lossyProbes
 		}
-		p.sent++
-		p.backoff = min(p.backoff+1, maxProbeBackoff)
+		if p.sent++; p.sent > p.extra {
+			p.backoff = min(p.backoff+1, maxProbeBackoff)
+		}
 		p.next()
 	}
 	sq.rtt.again()
@@ -170,7 +174,7 @@ func (sq *requester) sendProbe(now int64, batch []TxPacket) (n int) {
 		sq.hasAsked()
 		return n
 	}
-	for sq.peerKeeps && sq.cause.lately.lost > 0 && n > 0 && n < min(len(batch), probeReads) && sq.buildAgain(now, sq.psn.Prev(), n, &batch[n]) {
+	for lossy && n > 0 && n < min(len(batch), probeReads) && sq.buildAgain(now, sq.psn.Prev(), n, &batch[n]) {
 		n++
 	}
 	return n
@@ -228,11 +232,11 @@ func (sq *requester) moveTo(psn ib.PSN, back int) bool {
 		if sq.una.After(first) {
 			first = sq.una
 		}
-		if back == 0 {
+		if n := span(first, psn); back == 0 || n == 0 {
 			psn = first
-		} else if psn = psn.Add(1 - back); !psn.After(first) || sq.kept.at(psn) != nil {
-			return false // a request for the first would pass for the whole
-		}
+		} else if psn = psn.Add(-((back - 1) % n)); sq.kept.at(psn) != nil {
+			return false
+		} // a request for one packet that is the first would pass for the whole
 	} else if back != 0 {
 		return false
 	}

@@ -61,22 +61,31 @@ func (r *Report) median(row, contender string, of func(*Result) float64) (float6
 
 func mbps(x *Result) float64 { return x.Mbps }
 
-// table writes a table of the rows for which cell has something to say.
+// table writes a table of the rows and columns for which cell has something to say.
 func table(b *bytes.Buffer, rows []Row, cols []Contender, cell func(*Row, *Contender) string) {
-	b.WriteString("| path |")
-	for i := range cols {
-		fmt.Fprintf(b, " %s |", cols[i].Name)
-	}
-	fmt.Fprintf(b, "\n|---|%s\n", strings.Repeat("---|", len(cols)))
+	lines := make([][]string, len(rows))
+	used := make([]bool, len(cols))
 	for i := range rows {
-		line, some := "", false
 		for k := range cols {
 			s := cell(&rows[i], &cols[k])
-			line += " " + s + " |"
-			some = some || s != ""
+			lines[i] = append(lines[i], s)
+			used[k] = used[k] || s != ""
 		}
-		if some {
-			fmt.Fprintf(b, "| %s |%s\n", strings.TrimSuffix(rows[i].Name, smallSuffix), line)
+	}
+	line := func(name string, cell func(k int) string) {
+		b.WriteString("| " + name + " |")
+		for k := range cols {
+			if used[k] {
+				b.WriteString(" " + cell(k) + " |")
+			}
+		}
+		b.WriteByte('\n')
+	}
+	line("path", func(k int) string { return cols[k].Name })
+	line("---", func(int) string { return "---" })
+	for i := range rows {
+		if strings.Join(lines[i], "") != "" {
+			line(strings.TrimSuffix(rows[i].Name, smallSuffix), func(k int) string { return lines[i][k] })
 		}
 	}
 	b.WriteByte('\n')

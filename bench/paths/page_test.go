@@ -69,6 +69,7 @@ func TestPage(t *testing.T) {
 	require.Contains(t, l, "| **30 / 150** |")
 	require.Contains(t, l, "| 70 / 110 |")
 	require.Contains(t, l, "| 150 / 30 |")
+	require.NotContains(t, page, "dcqcn-mellanox |", "nothing of it was measured")
 
 	dir := t.TempDir()
 	require.NoError(t, r.Write(dir, true))

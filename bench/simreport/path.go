@@ -23,7 +23,9 @@ type PathFlow struct {
 type Path struct {
 	Rate       cc.Rate
 	Queue      int     // packets
-	Loss       float64 // of packets with data, before the queue
+	Loss       float64 // of packets with data
+	Back       float64 // the same of those that go the other way
+	Burst      float64 // packets in a row that a loss takes on average, if more than 1
 	Flows      []PathFlow
 	Beside     string  // a TCP flow that is there from the start, too, with the round trip of the first: Cubic or BBR
 	Noise      Noise   // of all hosts
@@ -225,7 +227,8 @@ func (r *pathRig) flow(x *PathFlow, at [2]*noisyLink, to *verbs.Device) error {
 	r.senders, r.ends = append(r.senders, h), append(r.ends, program)
 	src, dst := l.Addrs()[0], hostAddr(0)
 	r.f.Route(src, dst, r.neck)
-	r.f.SetFaults(src, dst, sim.Faults{Loss: r.s.Loss})
+	r.f.SetFaults(src, dst, sim.Faults{Loss: r.s.Loss, Burst: r.s.Burst})
+	r.f.SetFaults(dst, src, sim.Faults{Loss: r.s.Back, Burst: r.s.Burst})
 	return nil
 }
 

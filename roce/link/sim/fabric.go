@@ -38,6 +38,7 @@ const defaultLatency = time.Microsecond
 // packet.
 type Faults struct {
 	Loss         float64
+	Burst        float64 // packets that a loss takes on average, if more than 1; Loss stays the share
 	Duplicate    float64
 	Corrupt      float64       // one bit of the UDP payload flips
 	Reorder      float64       // the packet is held back by ReorderDelay
@@ -76,6 +77,7 @@ type Fabric struct {
 	groups  map[netip.Addr]map[*Link]int // multicast members, with the number of joins
 	order   []*node                      // in the order in which they joined, for multicast
 	faults  map[[2]netip.Addr]Faults
+	bursts  map[[2]netip.Addr]bool // a burst of losses goes on
 	cut     map[[2]netip.Addr]bool
 	routes  map[[2]netip.Addr][]*Trunk
 	changed chan struct{} // closed at the next new event; nil if not asked for
@@ -120,6 +122,7 @@ func New(cfg Config) *Fabric {
 		left:   make(map[netip.Addr]bool),
 		groups: make(map[netip.Addr]map[*Link]int),
 		faults: make(map[[2]netip.Addr]Faults),
+		bursts: make(map[[2]netip.Addr]bool),
 		cut:    make(map[[2]netip.Addr]bool),
 		routes: make(map[[2]netip.Addr][]*Trunk),
 	}

@@ -142,7 +142,7 @@ func (f *Fabric) forward(h *node, p *packet) {
 	}
 	// Each probability draws only if it is set: adding one kind of fault to a scenario leaves the
 	// others unchanged as far as possible.
-	if x.Loss > 0 && f.rng.Float64() < x.Loss {
+	if x.Loss > 0 && f.loses(pair, &x) {
 		f.stats.Lost++
 		f.recycle(p)
 		return
@@ -157,6 +157,20 @@ func (f *Fabric) forward(h *node, p *packet) {
 		p.data[bit/8] ^= 1 << (bit % 8)
 	}
 	f.toHost(h, p, &x)
+}
+
+// loses draws whether a packet between two hosts is lost. Bursts have two states, of which one
+// loses everything.
+func (f *Fabric) loses(pair [2]netip.Addr, x *Faults) bool {
+	p := x.Loss
+	if x.Burst > 1 {
+		if p = 1 - 1/x.Burst; !f.bursts[pair] {
+			p = x.Loss / (1 - x.Loss) / x.Burst
+		}
+	}
+	lost := f.rng.Float64() < p
+	f.bursts[pair] = lost && x.Burst > 1
+	return lost
 }
 
 // toHost puts a packet into the pipe to its host.
