@@ -232,11 +232,11 @@ func (sq *requester) moveTo(psn ib.PSN, back int) bool {
 		if sq.una.After(first) {
 			first = sq.una
 		}
-		if n := span(first, psn); back == 0 || n == 0 {
+		if back == 0 {
 			psn = first
-		} else if psn = psn.Add(-((back - 1) % n)); sq.kept.at(psn) != nil {
-			return false
-		} // a request for one packet that is the first would pass for the whole
+		} else if psn = psn.Add(1 - back); !psn.After(first) || sq.kept.at(psn) != nil {
+			return false // a request for the first would pass for the whole
+		}
 	} else if back != 0 {
 		return false
 	}
