@@ -42,9 +42,12 @@ func goroce_rs_recv_wait(handle C.goroce_handle, iov *C.struct_iovec, count, pee
 		return goroce_rs_recv(handle, iov, count, peek, n)
 	}
 	item := C.struct_goroce_rs_item{socket: handle, events: C.POLLIN}
-	for slept := how == C.GOROCE_RS_SLEPT; ; {
+	for slept, asked := how == C.GOROCE_RS_SLEPT, how == C.GOROCE_RS_SLEPT; ; asked = true {
 		t.begin()
-		e := goroce_rs_recv(handle, iov, count, peek, n)
+		e := C.int(syscall.EAGAIN)
+		if asked { // the first time a look is cheaper, which leaves receiving to doze
+			e = goroce_rs_recv(handle, iov, count, peek, n)
+		}
 		if e == C.int(syscall.EAGAIN) {
 			if rsLookAt(&item, t); item.revents == 0 {
 				if !t.doze(slept) {

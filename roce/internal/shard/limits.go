@@ -16,7 +16,8 @@ const (
 	// large packets.
 	coalesceBytes = 60 << 10
 	// crowdSize is how many goroutines must be woken together before their answers wait for each
-	// other. Fewer are conversations, each waiting for its own answer.
+	// other, and more than how many threads. Fewer are conversations, each waiting for its own
+	// answer.
 	crowdSize = 3
 	// PollYield is how many polls without a result a goroutine makes before it lets others run. A
 	// poll takes about 1 us; letting others run takes as long if there are none.
