@@ -42,7 +42,9 @@ func goroce_rs_recv_wait(handle C.goroce_handle, iov *C.struct_iovec, count, pee
 		return goroce_rs_recv(handle, iov, count, peek, n)
 	}
 	item := C.struct_goroce_rs_item{socket: handle, events: C.POLLIN}
-	for slept, asked := how == C.GOROCE_RS_SLEPT, how == C.GOROCE_RS_SLEPT; ; asked = true {
+	s := rsSockets.get(uint32(handle))
+	slept := how == C.GOROCE_RS_SLEPT
+	for asked := slept || s == nil || !s.is(rsConnected); ; asked = true {
 		t.begin()
 		e := C.int(syscall.EAGAIN)
 		if asked { // the first time a look is cheaper, which leaves receiving to doze
@@ -130,7 +132,7 @@ func send(handle C.goroce_handle, iov *C.struct_iovec, count C.int, n *C.size_t)
 
 //export goroce_rs_shutdown
 func goroce_rs_shutdown(handle C.goroce_handle, how C.int) C.int {
-	if s := rsSockets.get(uint32(handle)); s != nil && s.connecting() {
+	if s := rsSockets.get(uint32(handle)); s != nil && s.is(rsConnecting) {
 		return C.int(syscall.ENOTCONN)
 	}
 	if s := rsSockets.get(uint32(handle)); s != nil && how != syscall.SHUT_RD {
@@ -152,10 +154,10 @@ func goroce_rs_shutdown(handle C.goroce_handle, how C.int) C.int {
 	})
 }
 
-func (s *rsSocket) connecting() bool {
+func (s *rsSocket) is(state rsState) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state == rsConnecting
+	return s.state == state
 }
 
 // rsMapping is memory of the program that the peer writes.
