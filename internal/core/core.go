@@ -42,6 +42,9 @@ type Sleeper interface {
 	Inside() bool
 	// Idle reports whether nothing has come that it could read.
 	Idle() bool
+	// Busy returns how many answers may be posted soon: of threads that wait inside, those to what
+	// they were woken for, until they come to wait again.
+	Busy() int
 }
 
 // Lender is a shard that has lent its seat. Glance receives. Recall takes the seat back, and does

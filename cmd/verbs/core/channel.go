@@ -227,6 +227,9 @@ func (ch *userChannel) Thread() int { return int(ch.thread.Load()) }
 // Inside is that of [core.Sleeper].
 func (ch *userChannel) Inside() bool { return false }
 
+// Busy is that of [core.Sleeper].
+func (ch *userChannel) Busy() int { return 0 }
+
 // Watch has the descriptors count the eventfd; see [core.Sleeper].
 func (ch *userChannel) Watch(l core.Lender, fds []int) bool {
 	ch.mu.Lock()

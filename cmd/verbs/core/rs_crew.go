@@ -2,9 +2,11 @@ package main
 
 import (
 	"net"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/rsocket"
@@ -22,6 +24,9 @@ type rsCrew struct {
 	set     int                      // of epoll, with the same descriptors; 0: there is none yet
 	lenders atomic.Pointer[[]lender] // changed under mu
 	last    atomic.Int32             // thread that has received, by its number
+	out     []*rsThread              // those that were woken, and have not come to wait again
+	latest  *rsThread                // that had something
+	mixed   int                      // how much oftener that was another one than the one before
 }
 
 // rsCrews are those of all devices, by the device.
@@ -67,6 +72,9 @@ func (t *rsThread) join(c *rsCrew) {
 		return
 	}
 	t.crews = append(t.crews, c)
+	if len(t.crews) == 1 {
+		t.crew.Store(c)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.threads = append(c.threads, t)
@@ -78,9 +86,13 @@ func (t *rsThread) join(c *rsCrew) {
 // drop forgets a thread that has ended: it has closed its set.
 func (t *rsThread) drop() {
 	t.begin()
+	t.comes()
 	for _, c := range t.crews {
 		c.mu.Lock()
 		c.threads = slices.DeleteFunc(c.threads, func(o *rsThread) bool { return o == t })
+		if c.latest == t {
+			c.latest = nil
+		}
 		c.mu.Unlock()
 	}
 	rsThreads.drop(t.handle)
@@ -149,6 +161,86 @@ func (c *rsCrew) Forget(l core.Lender) {
 	}
 	all = slices.Delete(all, i, i+1)
 	c.lenders.Store(&all)
+}
+
+// Busy is that of [core.Sleeper]. A thread that stays away for long does not count.
+func (c *rsCrew) Busy() (answers int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.out) == 0 {
+		return 0
+	}
+	now := time.Now()
+	for i := 0; i < len(c.out); {
+		t := c.out[i]
+		if now.Sub(t.left) > rsAway {
+			c.comes(i)
+			continue
+		}
+		answers += t.answers
+		i++
+	}
+	return answers
+}
+
+// goes notes that the thread has something, and perhaps answers.
+func (c *rsCrew) goes(t *rsThread, answers int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t.left, t.answers = time.Now(), answers
+	if c.latest == t {
+		c.mixed = max(c.mixed-1, 0)
+	} else {
+		c.mixed = min(c.mixed+1, 2*rsMixed)
+	}
+	c.latest = t
+	if !t.out {
+		t.out = true
+		c.out = append(c.out, t)
+	}
+}
+
+// looks reports whether a thread that waits is to look before it sleeps: not if several of them get
+// something by turns, and want all CPUs for that.
+func (c *rsCrew) looks() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mixed < rsMixed || len(c.threads) < runtime.NumCPU()
+}
+
+// rsMixed is how much oftener a packet is for another thread than the last one, until threads do
+// not look.
+const rsMixed = 8
+
+// comes notes that the thread at an index of out waits again, or has ended. c.mu is held.
+func (c *rsCrew) comes(i int) {
+	last := len(c.out) - 1
+	c.out[i].out = false
+	c.out[i], c.out[last] = c.out[last], nil
+	c.out = c.out[:last]
+}
+
+// rsAway is how long a thread may take to answer while others' answers wait: two wake-ups, on CPUs that others use.
+const rsAway = 500 * time.Microsecond
+
+// comes notes that the thread waits again.
+func (t *rsThread) comes() {
+	c := t.crew.Load()
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i := slices.Index(c.out, t); i >= 0 {
+		c.comes(i)
+	}
+}
+
+// goes notes that the thread has as much as it may answer.
+func (t *rsThread) goes(answers int) {
+	if c := t.crew.Load(); c != nil {
+		c.goes(t, answers)
+	}
 }
 
 // Idle is that of [core.Sleeper].

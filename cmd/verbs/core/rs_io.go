@@ -42,9 +42,14 @@ func goroce_rs_recv_wait(handle C.goroce_handle, iov *C.struct_iovec, count, pee
 		return goroce_rs_recv(handle, iov, count, peek, n)
 	}
 	item := C.struct_goroce_rs_item{socket: handle, events: C.POLLIN}
-	for slept := how == C.GOROCE_RS_SLEPT; ; {
+	s := rsSockets.get(uint32(handle))
+	slept := how == C.GOROCE_RS_SLEPT
+	for asked := slept || s == nil || !s.is(rsConnected); ; asked = true {
 		t.begin()
-		e := goroce_rs_recv(handle, iov, count, peek, n)
+		e := C.int(syscall.EAGAIN)
+		if asked { // the first time a look is cheaper, which leaves receiving to doze
+			e = goroce_rs_recv(handle, iov, count, peek, n)
+		}
 		if e == C.int(syscall.EAGAIN) {
 			if rsLookAt(&item, t); item.revents == 0 {
 				if !t.doze(slept) {
@@ -127,7 +132,7 @@ func send(handle C.goroce_handle, iov *C.struct_iovec, count C.int, n *C.size_t)
 
 //export goroce_rs_shutdown
 func goroce_rs_shutdown(handle C.goroce_handle, how C.int) C.int {
-	if s := rsSockets.get(uint32(handle)); s != nil && s.connecting() {
+	if s := rsSockets.get(uint32(handle)); s != nil && s.is(rsConnecting) {
 		return C.int(syscall.ENOTCONN)
 	}
 	if s := rsSockets.get(uint32(handle)); s != nil && how != syscall.SHUT_RD {
@@ -149,10 +154,10 @@ func goroce_rs_shutdown(handle C.goroce_handle, how C.int) C.int {
 	})
 }
 
-func (s *rsSocket) connecting() bool {
+func (s *rsSocket) is(state rsState) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state == rsConnecting
+	return s.state == state
 }
 
 // rsMapping is memory of the program that the peer writes.

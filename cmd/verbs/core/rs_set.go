@@ -63,6 +63,7 @@ func goroce_rs_epoll(set C.int, events *C.struct_epoll_event, most C.int, thread
 		t.join(c)
 	}
 	if how != C.GOROCE_RS_SLEPT {
+		t.comes()
 		t.look()
 	}
 	for slept := how == C.GOROCE_RS_SLEPT; ; slept = false {
@@ -73,6 +74,9 @@ func goroce_rs_epoll(set C.int, events *C.struct_epoll_event, most C.int, thread
 				s.leave()
 				if e != 0 {
 					return -C.int(e)
+				}
+				if n > 0 {
+					t.goes(int(n))
 				}
 				return C.int(n)
 			}

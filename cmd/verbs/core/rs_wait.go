@@ -28,6 +28,11 @@ type rsThread struct {
 	rung   atomic.Bool // since it began to look, there may be something
 	asleep atomic.Bool // who rings it has to wake it
 	dozes  bool        // it has set asleep; only the thread itself uses this
+
+	crew    atomic.Pointer[rsCrew] // the first of crews
+	out     bool                   // it is in the list of crew; this and what follows under the mutex of crew
+	left    time.Time
+	answers int
 }
 
 var rsThreads table[rsThread]
@@ -72,6 +77,7 @@ func (t *rsThread) ring() {
 		return
 	}
 	rsComing.Add(1)
+	t.goes(1)
 	if t.hold() {
 		ring(int(t.shared.event))
 		t.release()
@@ -94,13 +100,18 @@ func (t *rsThread) doze(slept bool) (again bool) {
 	if t.rung.Load() {
 		return true
 	}
+	t.comes()
 	switch l, c, n := t.lender(); {
 	case rsComing.Load() > 0 && !slept:
 	case n == 1:
 		if c.last.Load() != t.number {
 			c.last.Store(t.number)
 		}
-		l.Await(t.enough, slept)
+		if c.looks() {
+			l.Await(t.enough, slept)
+		} else {
+			l.Await(atOnce, slept)
+		}
 	case n > 1:
 		t.glance()
 	case !slept && runtime.NumCPU() > 1:
@@ -108,6 +119,7 @@ func (t *rsThread) doze(slept bool) (again bool) {
 		}
 	}
 	if t.rung.Load() {
+		t.goes(1)
 		return true
 	}
 	t.dozes = true
@@ -120,6 +132,9 @@ func (t *rsThread) enough() bool {
 	return t.rung.Load() || rsComing.Load() > 0 || t.outside()
 }
 
+// atOnce ends a look that has found nothing.
+func atOnce() bool { return true }
+
 // outside reports whether threads wait at the door.
 func (t *rsThread) outside() bool {
 	return (*atomic.Int32)(unsafe.Pointer(t.shared.outside)).Load() > 0
@@ -128,7 +143,7 @@ func (t *rsThread) outside() bool {
 // look receives once for a thread that may not come to wait.
 func (t *rsThread) look() {
 	if l, _, n := t.lender(); n == 1 {
-		l.Await(func() bool { return true }, false)
+		l.Await(atOnce, false)
 		return
 	}
 	t.glance()

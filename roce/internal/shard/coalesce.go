@@ -4,8 +4,7 @@ import "sync/atomic"
 
 // coalescer counts messages that the engine has taken and the shard has not sent yet. Messages
 // posted one by one then share datagrams and system calls, each of which costs as much as dozens of
-// small packets. Messages wait only while the goroutine of an event-driven shard is at work, and of
-// two kinds:
+// small packets. While the goroutine of an event-driven shard is at work these wait:
 //
 //   - Those of which others of the queue pair are on their way. That goroutine sends them on its
 //     second turn after the last post, about 2 us later. So a message by itself leaves at once, in
@@ -15,11 +14,18 @@ import "sync/atomic"
 //     what came; most post an answer and wait again. The answers leave when the shard's goroutine
 //     runs again: after those it has woken, or at once on another processor.
 //
+// While threads of a program in another language have the seat, the answers of these wait, if more
+// than crowdSize of them may come soon. They leave when no more are to come: see sendUnlessBusy. A
+// thread may do something else first, and the timer of the lease then sends. The more such waits in
+// succession brought nothing, or took longer than hoggedNs, the fewer are tried.
+//
 // A message leaves sooner with whatever else is sent, when there is enough to fill a datagram,
 // before a completion queue is found empty or its poster waits (but an answer of a crowd does not
 // leave then), and before that goroutine blocks.
 type coalescer struct {
 	bytes int           // under the lock of the shard
+	since int64         // when the first one was posted; under the lock
+	trial               // of answers of threads; under the lock
 	n     atomic.Uint32 // messages; changed under the lock of the shard
 	seen  uint32        // n on the last turn of the goroutine; only it looks
 	woken atomic.Int32  // goroutines, since that one let others run
@@ -27,21 +33,36 @@ type coalescer struct {
 }
 
 // add counts a message to be sent later. It returns false if enough waits to send now.
-func (c *coalescer) add(bytes int) bool {
+func (c *coalescer) add(now int64, bytes int) bool {
 	c.bytes += bytes
 	if c.bytes >= coalesceBytes || c.n.Load()+1 >= gather {
 		return false
 	}
-	c.n.Add(1)
+	if c.n.Add(1) == 1 {
+		c.since = now
+	}
 	return true
 }
 
-// sent notes that nothing waits any more.
-func (c *coalescer) sent() {
-	c.bytes = 0
+// joins counts a message that does not wait, and takes along those that do.
+func (c *coalescer) joins() {
 	if c.n.Load() != 0 {
-		c.n.Store(0)
+		c.n.Add(1)
 	}
+}
+
+// sent notes that nothing waits any more.
+func (c *coalescer) sent(now int64) {
+	c.bytes = 0
+	switch n := c.n.Load(); {
+	case n == 0:
+		return
+	case n == 1 || now-c.since > hoggedNs:
+		c.inVain()
+	default:
+		c.paid()
+	}
+	c.n.Store(0)
 }
 
 // waiting reports whether there are messages to be sent.

@@ -21,12 +21,12 @@ func TestCrowd(t *testing.T) {
 	require.False(t, c.ran())
 
 	require.True(t, woke(crowdSize))
-	require.True(t, c.add(10))
+	require.True(t, c.add(0, 10))
 	require.True(t, c.ran(), "it sends")
 	require.False(t, c.ran(), "once")
 	require.False(t, woke(0), "nobody was woken since")
 
-	c.sent()
+	c.sent(0)
 	require.True(t, woke(crowdSize))
 	require.False(t, c.ran(), "nobody has posted anything")
 	require.False(t, c.crowd.Load())
@@ -37,10 +37,32 @@ func TestSendBeforeWait(t *testing.T) {
 	for _, crowd := range []bool{false, true} {
 		_, s := newStill(t)
 		s.posts.crowd.Store(crowd)
-		require.True(t, s.posts.add(10))
+		require.True(t, s.posts.add(0, 10))
 		s.SendBeforeWait()
 		require.Equal(t, crowd, s.posts.waiting())
 		s.SendPosted()
 		require.False(t, s.posts.waiting())
 	}
+}
+
+// Answers of threads wait for each other less often if none others come, or if these come late.
+func TestAnswersWaitInVain(t *testing.T) {
+	var c coalescer
+	wait := func(others int, took int64) (again bool) {
+		require.True(t, c.add(1000, 10))
+		for range others {
+			c.joins()
+		}
+		c.sent(1000 + took)
+		require.False(t, c.waiting())
+		return c.due()
+	}
+	require.True(t, wait(1, hoggedNs))
+	require.False(t, wait(0, 0), "nothing came")
+	require.True(t, c.due())
+	require.False(t, wait(1, hoggedNs+1), "late")
+	require.False(t, c.due() || c.due(), "twice in succession")
+	require.True(t, c.due())
+	c.joins()
+	require.False(t, c.waiting(), "it leaves at once, and nothing waits for it")
 }

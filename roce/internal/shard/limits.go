@@ -18,7 +18,8 @@ const (
 	// Rows: coalescer.
 	coalesceBytes = 60 << 10
 	// crowdSize is how many goroutines must be woken together before their answers wait for each
-	// other. Fewer are conversations, each waiting for its own answer.
+	// other, and more than how many threads. Fewer are conversations, each waiting for its own
+	// answer.
 	// Rows: coalescer.
 	crowdSize = 3
 	// PollYield is how many polls without a result a goroutine makes before it lets others run. A

@@ -84,9 +84,18 @@ func (s *Shard) Posted(now int64, inFlight bool, bytes int) {
 	if inFlight {
 		s.lease.posted()
 	}
-	if !inFlight && !s.posts.crowd.Load() || !s.Background() || s.blocked || !s.posts.add(bytes) {
+	if s.blocked || !s.mayWait(inFlight) || !s.posts.add(now, bytes) {
+		s.posts.joins()
 		s.Flush(now)
 	}
+}
+
+// mayWait reports whether a message that was just posted may be sent with others. The lock is held.
+func (s *Shard) mayWait(inFlight bool) bool {
+	if s.Background() {
+		return inFlight || s.posts.crowd.Load()
+	}
+	return s.busy() > crowdSize && s.posts.due()
 }
 
 // PostedAll sends messages that were posted together, at once. The lock is held.
@@ -140,7 +149,7 @@ func (s *Shard) Transmit(now int64) {
 		s.txUsed = max(s.txUsed, n)
 		s.send(now, s.tx[:n])
 	}
-	s.posts.sent()
+	s.posts.sent(now)
 	s.handOut()
 }
 

@@ -145,16 +145,16 @@ func TestDelayedAckPenalty(t *testing.T) {
 func TestCoalescerTranscript(t *testing.T) {
 	var c coalescer
 	post := func(bytes int) bool {
-		wait := c.add(bytes)
+		wait := c.add(0, bytes)
 		if !wait {
-			c.sent()
+			c.sent(0)
 		}
 		return wait
 	}
 	turn := func() bool {
 		quiet := c.quiet()
 		if quiet {
-			c.sent()
+			c.sent(0)
 		}
 		return quiet
 	}
@@ -177,7 +177,7 @@ func TestCoalescerTranscript(t *testing.T) {
 	require.True(t, post(coalesceBytes-1))
 	require.False(t, post(1), "and so much")
 	require.True(t, post(coalesceBytes-1), "counted anew")
-	c.sent() // with something else
+	c.sent(0) // with something else
 	require.False(t, c.waiting())
 	require.False(t, turn())
 }

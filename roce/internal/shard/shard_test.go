@@ -175,7 +175,7 @@ func TestForgetSent(t *testing.T) {
 func TestProgressSends(t *testing.T) {
 	_, s := newStill(t)
 	s.keeper.background.Store(true)
-	require.True(t, s.posts.add(10))
+	require.True(t, s.posts.add(0, 10))
 	s.Progress()
 	require.False(t, s.posts.waiting())
 }

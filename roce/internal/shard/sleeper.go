@@ -156,7 +156,7 @@ func (s *Shard) Await(done func() bool, slept bool) {
 		return
 	}
 	defer s.rxMu.Unlock()
-	s.endAckDelay()
+	s.sendUnlessBusy()
 	now := s.link.Now()
 	if slept {
 		s.pace.woke(now)
@@ -179,7 +179,23 @@ func (s *Shard) Await(done func() bool, slept bool) {
 		if !busy && !s.shareCPU() {
 			look = false
 		}
+		s.sendUnlessBusy()
+	}
+}
+
+// busy returns how many answers the threads in the seat may post soon.
+func (s *Shard) busy() int {
+	if heir := s.heir.Load(); heir.inside() {
+		return heir.sleeper.Busy()
+	}
+	return 0
+}
+
+// sendUnlessBusy sends what waits for the answers of threads, when there will be no more.
+func (s *Shard) sendUnlessBusy() {
+	if (s.posts.waiting() || s.ack.delayed()) && s.busy() == 0 {
 		s.endAckDelay()
+		s.SendPosted()
 	}
 }
 

@@ -19,6 +19,7 @@ type thread struct {
 	number  int
 	refuses bool
 	inside  bool
+	busy    int
 	watches atomic.Bool
 	link    *virtual // nil: idle
 }
@@ -29,6 +30,7 @@ func (t *thread) Watch(core.Lender, []int) bool {
 	return !t.refuses
 }
 func (t *thread) Inside() bool       { return t.inside }
+func (t *thread) Busy() int          { return t.busy }
 func (t *thread) Forget(core.Lender) { t.watches.Store(false) }
 func (t *thread) Idle() bool         { return len(t.link.came) == 0 }
 
@@ -253,3 +255,49 @@ func TestSleeperWithNothingToDo(t *testing.T) {
 }
 
 func signalOf(by core.Sleeper) *Signal { return new(Shard).SleeperSignal(nil, by) }
+
+// Answers of threads wait for each other until no more are to come; if that never is, for two
+// periods.
+func TestAnswersOfThreadsWaitForEachOther(t *testing.T) {
+	for name, c := range map[string]struct {
+		inside  bool
+		busy    int
+		waits   bool
+		another bool // thread waits when no more are to come
+	}{
+		"few":      {true, crowdSize, false, false},
+		"a crowd":  {true, crowdSize + 1, true, true},
+		"one away": {true, crowdSize + 1, true, false},
+		"outside":  {false, crowdSize + 1, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				v, who := &virtual{}, &thread{number: 7, inside: c.inside, busy: c.busy}
+				s := v.lent(t, who)
+				waiting := func() bool {
+					s.mu.Lock()
+					defer s.mu.Unlock()
+					return s.posts.waiting()
+				}
+				for range 2 { // one more than a look has seen
+					s.Await(func() bool { return true }, true)
+					require.Equal(t, c.waits && s.posts.seen > 0, waiting(), "others are to come")
+					s.mu.Lock()
+					s.Posted(v.Now(), false, 64)
+					s.mu.Unlock()
+					require.Equal(t, c.waits, waiting())
+				}
+				if c.another {
+					who.busy = 0
+					s.Await(func() bool { return true }, true)
+					require.False(t, waiting())
+				}
+				time.Sleep(2 * leasePeriod)
+				synctest.Wait()
+				require.False(t, waiting())
+				s.End(nil)
+				s.keeper.stop()
+			})
+		})
+	}
+}
