@@ -28,7 +28,7 @@ STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 all: build
 
 build:
-	$(GO) build -trimpath -o bin/roce ./cmd/roce
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/roce ./cmd/roce
 
 # That it still builds for other systems, and that vet finds nothing there. Some minutes when it is done for the first time.
 cross:

@@ -15,9 +15,10 @@ import (
 )
 
 // A structure that a program fills in or reads is declared where the program finds it: go doc
-// prints of an alias one line, and no fields. Aliases of enumerations are fine, since their constants
-// have the type. (Package roce names types of its neighbours, whose documentation is public.) An error has one type by all
-// names, so that errors.As finds it whichever package it comes from: the comment of its alias names the fields.
+// prints of an alias one line, and no fields. Aliases of enumerations are fine, since their
+// constants have the type. (Package roce names types of its neighbours, whose documentation is
+// public.) An error has one type by all names, so that errors.As finds it whichever package it
+// comes from: the comment of its alias names the fields.
 func TestNoStructAliases(t *testing.T) {
 	seeds.Long(t)
 	named := map[string]bool{"transport.ArgError": true}

@@ -50,25 +50,26 @@ func sources(t *testing.T, tests bool) (all []source) {
 	return all
 }
 
-// lineBudgets are the most lines of Go, without tests, that a folder and those below it may have. A commit that raises
-// one says why. One that is far above what is there is lowered with the commit that made it so.
+// lineBudgets are the most lines of Go, without tests, that a folder and those below it may have. A
+// commit that raises one says why. One that is far above what is there is lowered with the commit
+// that made it so.
 var lineBudgets = map[string]int{
 	"ib":                  2825,
 	"mem":                 2205,
-	"transport":           12941,
+	"transport":           12979,
 	"roce/verbs":          4770,
 	"roce/rdmacm":         6196,
 	"roce/rsocket":        6190,
-	"roce/analyse":        9000,
+	"roce/analyse":        9035,
 	"roce/internal/shard": 3530,
 	"roce/internal/slots": 2266,
 	"roce/link":           18389,
-	"cmd/internal":        25675,
-	"cmd/verbs":           6579,
-	"conformance":         36124,
-	"bench":               23045,
+	"cmd/internal":        25661,
+	"cmd/verbs":           6584,
+	"conformance":         35567,
+	"bench":               23105,
 	"internal":            3400,
-	"bench/apps":          8935,
+	"bench/apps":          8978,
 }
 
 // packageBudget is the most packages of the main module.
@@ -107,8 +108,8 @@ func packages(all []source) map[string]bool {
 	return found
 }
 
-// nameBudgets are the most exported names of a package: functions, types, constants and variables, and the methods of
-// exported types. A commit that raises one says why.
+// nameBudgets are the most exported names of a package: functions, types, constants and variables,
+// and the methods of exported types. A commit that raises one says why.
 var nameBudgets = map[string]int{
 	"ib":                  235,
 	"mem":                 130,
@@ -165,8 +166,8 @@ func TestShellNumbers(t *testing.T) {
 	}
 }
 
-// namesRows reports whether a comment names rows of a table, by what is in brackets at the end of their first column, or
-// says why it names none.
+// namesRows reports whether a comment names rows of a table, by what is in brackets at the end of
+// their first column, or says why it names none.
 func namesRows(rows, table string) bool {
 	names, ok := strings.CutSuffix(rows, ".\n")
 	if strings.HasPrefix(names, "none, ") {
@@ -178,7 +179,8 @@ func namesRows(rows, table string) bool {
 	return ok
 }
 
-// numeric reports whether a constant is written as a number, or a time, and not made of other constants or iota.
+// numeric reports whether a constant is written as a number, or a time, and not made of other
+// constants or iota.
 func numeric(v *ast.ValueSpec) (found bool) {
 	for _, x := range v.Values {
 		ast.Inspect(x, func(n ast.Node) bool {
@@ -208,7 +210,8 @@ func TestNameBudgets(t *testing.T) {
 	}
 }
 
-// pairs returns those names that are another one with "With" behind it: two ways of one thing, of which one has options.
+// pairs returns those names that are another one with "With" behind it: two ways of one thing, of
+// which one has options.
 func pairs(names []string) (found []string) {
 	for _, n := range names {
 		if short, ok := strings.CutSuffix(n, "With"); ok && slices.Contains(names, short) {
@@ -283,8 +286,8 @@ func receiver(d *ast.FuncDecl) string {
 	}
 }
 
-// untyped returns the package variables that are functions with a parameter of type any: a way past the compiler,
-// and past the order of the layers, from one package to another.
+// untyped returns the package variables that are functions with a parameter of type any: a way past
+// the compiler, and past the order of the layers, from one package to another.
 func untyped(f *ast.File) (names []string) {
 	for _, d := range f.Decls {
 		g, ok := d.(*ast.GenDecl)
@@ -307,7 +310,8 @@ func untyped(f *ast.File) (names []string) {
 	return names
 }
 
-// takesAny reports whether a parameter is an any, or an interface without methods. What fmt takes ("...any") is none.
+// takesAny reports whether a parameter is an any, or an interface without methods. What fmt takes
+// ("...any") is none.
 func takesAny(p *ast.Field) bool {
 	switch x := p.Type.(type) {
 	case *ast.Ident:
@@ -339,8 +343,8 @@ func TestNoUntypedDoors(t *testing.T) {
 	}
 }
 
-// floors is the order inside of the folders besides roce: a package imports those before it, and what is below its
-// own folder. Tests may import all.
+// floors is the order inside of the folders besides roce: a package imports those before it, and
+// what is below its own folder. Tests may import all.
 var floors = map[string][]string{
 	"roce/link": {
 		"", "fault", "trace", "internal/receive", "internal/sockio", "internal/frame", "internal/nexthop",
@@ -406,8 +410,9 @@ func TestFloors(t *testing.T) {
 	}
 }
 
-// onlyForC are the exported functions and methods of the API that only cmd/verbs calls. Others have no need of
-// them, so they belong behind Core, which internal/core opens. This list has what is there for Go, too.
+// onlyForC are the exported functions and methods of the API that only cmd/verbs calls. Others have
+// no need of them, so they belong behind Core, which internal/core opens. This list has what is
+// there for Go, too.
 var onlyForC = []string{
 	"rdmacm.RouteSource",     // of package roce, too
 	"rsocket.Conn.CloseRead", // as a net.TCPConn has it
@@ -474,20 +479,13 @@ func functions(f *ast.File) (names []string) {
 	return exported(only)
 }
 
-// widthFolders are those whose comments are within commentWidth columns, a tab being four: what users read, and the
-// shell.
-var widthFolders = []string{"ib", "mem", "roce", "roce/verbs", "roce/rdmacm", "roce/rsocket", "roce/internal", "roce/link"}
-
+// commentWidth bounds the columns of comments, a tab being four.
 const commentWidth = 100
 
 func TestCommentWidth(t *testing.T) {
 	seeds.Long(t)
 	n := 0
-	for _, s := range sources(t, false) {
-		dir := path.Dir(s.name)
-		if !slices.ContainsFunc(widthFolders, func(f string) bool { return dir == f || f != "roce" && within(s.name, f) }) {
-			continue
-		}
+	for _, s := range sources(t, true) {
 		n++
 		b, err := os.ReadFile(filepath.Join("..", s.name))
 		require.NoError(t, err)
@@ -497,15 +495,17 @@ func TestCommentWidth(t *testing.T) {
 	}
 	require.NotZero(t, n)
 	long := strings.Repeat("x ", commentWidth/2)
-	require.Equal(t, []int{1, 3}, wide("// "+long+"\ncode() // "+long+"\n\t// "+long[6:]+"\n// "+long[3:]+"\n//\t"+long))
+	require.Equal(t, []int{1, 3}, wide("// "+long+"\ncode() // "+long+"\n\t// "+long[6:]+"\n// "+long[3:]+"\n//\t"+long+"\n// Output:\n// "+long))
 }
 
-// wide returns the lines that are comments alone and too long. What is set apart as code, a table or
-// an address has no better place to break.
+// wide returns the lines that are comments alone and too long. What is set apart as code, a table
+// or an address has no better place to break.
 func wide(text string) (lines []int) {
+	output := false // of an example, whose lines are as long as what it prints
 	for i, l := range strings.Split(text, "\n") {
 		c, ok := strings.CutPrefix(strings.TrimLeft(l, "\t"), "// ")
-		if ok && !strings.HasPrefix(c, " ") && strings.Contains(c, " ") && !strings.Contains(c, "://") && len(strings.ReplaceAll(l, "\t", "    ")) > commentWidth {
+		output = ok && (output || c == "Output:")
+		if ok && !output && !strings.HasPrefix(c, " ") && strings.Contains(c, " ") && !strings.Contains(c, "://") && len(strings.ReplaceAll(l, "\t", "    ")) > commentWidth {
 			lines = append(lines, i+1)
 		}
 	}

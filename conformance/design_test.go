@@ -85,7 +85,8 @@ func TestHops(t *testing.T) {
 	}
 }
 
-// mapRow is a row of the map in docs/design.md: folders, and words in backquotes anywhere in the row.
+// mapRow is a row of the map in docs/design.md: folders, and words in backquotes anywhere in the
+// row.
 type mapRow struct{ folders, words []string }
 
 // mapRows reads the map.

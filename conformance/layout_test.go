@@ -18,10 +18,10 @@ import (
 
 const modulePath = "github.com/goroce/goroce"
 
-// layers is the import order: a folder may import the folders before it and,
-// inside its own tree, itself. cmd has conformance's checks as a tool. bench comes last: it measures in the
-// guests that conformance boots. internal is what tests and measurements share: the tests of any
-// folder may import it.
+// layers is the import order: a folder may import the folders before it and, inside its own tree,
+// itself. cmd has conformance's checks as a tool. bench comes last: it measures in the guests that
+// conformance boots. internal is what tests and measurements share: the tests of any folder may
+// import it.
 var layers = map[string]int{"ib": 0, "mem": 1, "transport": 2, "internal": 2, "roce": 3, "conformance": 4, "cmd": 5, "bench": 6}
 
 // rooms is the order inside roce: a package may import those before it, and what is below
@@ -180,8 +180,8 @@ func checkFile(fset *token.FileSet, name string, file *ast.File) (found []breach
 	return found
 }
 
-// isSansIO reports whether a file is in one of the folders of sansIO, or below. The stage on which the analyser is
-// tested has devices and a simulated network.
+// isSansIO reports whether a file is in one of the folders of sansIO, or below. The stage on which
+// the analyser is tested has devices and a simulated network.
 func isSansIO(name string) bool {
 	if strings.HasPrefix(name, "roce/analyse/stage/") {
 		return false

@@ -422,8 +422,8 @@ func TestQuiesce(t *testing.T) {
 	wantErr(t, w.Dealloc(func() { t.Error("waited") }), ErrDestroyed, "")
 }
 
-// The second one that deregisters learns that the region is gone when the memory has been given back,
-// and not before: then he may unmap it.
+// The second one that deregisters learns that the region is gone when the memory has been given
+// back, and not before: then he may unmap it.
 func TestDeregisterTwiceAtOnce(t *testing.T) {
 	tb, pd := newTable(t)
 	for _, first := range []string{"deregister", "clear", "close"} {

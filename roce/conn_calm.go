@@ -8,8 +8,8 @@ import (
 
 // calm decides whether an operation begun with Start hurries the peer's acknowledgement, which is a
 // datagram of its own and wakes this process. It need not, if callers have lately come for outcomes
-// that were there already, or for none. A wait for one that did not hurry asks the peer, which takes
-// a round trip. After such a mistake twice as many have to show that nobody waits.
+// that were there already, or for none. A wait for one that did not hurry asks the peer, which
+// takes a round trip. After such a mistake twice as many have to show that nobody waits.
 //
 // Both ends have to know this: an end that closes first acknowledges what nobody has asked for.
 type calm struct { // under Conn.mu

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The link of a device breaks: every call that waits on it returns at once, says that the device is closed and why, and so does every later one.
+// The link of a device breaks: every call that waits on it returns at once, says that the device is
+// closed and why, and so does every later one.
 func TestConnDeviceFails(t *testing.T) {
 	ctx := rocetest.Context(t)
 	d, broken := rocetest.OpenBreakable(t, verbs.Config{})

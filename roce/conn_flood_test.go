@@ -84,8 +84,8 @@ func TestFloodIsBounded(t *testing.T) {
 }
 
 // letIn lets a client in through a flood. The listener gives up a connection whose client has not
-// confirmed it for some virtual time, which may pass while that client's goroutine does not run. The
-// client then finds its connection ended before the listener has it, and dials again.
+// confirmed it for some virtual time, which may pass while that client's goroutine does not run.
+// The client then finds its connection ended before the listener has it, and dials again.
 func letIn(t *testing.T, ctx context.Context, l *Listener, client *verbs.Device) {
 	var in atomic.Bool
 	both(func() {

@@ -76,8 +76,8 @@ func TestConnParamsNegotiated(t *testing.T) {
 	}, "server")
 }
 
-// A peer that counts its tries waits as long for each as kernels let it: it gives up later than a busy
-// machine runs the thread that posts the receive.
+// A peer that counts its tries waits as long for each as kernels let it: it gives up later than a
+// busy machine runs the thread that posts the receive.
 func TestConnFewRNRRetries(t *testing.T) {
 	few := rdmacm.DefaultConnParam()
 	few.RNRRetryCount = 5

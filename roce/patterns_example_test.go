@@ -32,8 +32,8 @@ func pairOf(addr string, server, client func(ctx context.Context, c *roce.Conn) 
 }
 
 // A ring: the client writes records into memory of the server, one behind the other, and tells the
-// length of each by the immediate value. Both count where the next one is. An answer gives the space of
-// a record back, so that the client never writes where something was not read yet.
+// length of each by the immediate value. Both count where the next one is. An answer gives the
+// space of a record back, so that the client never writes where something was not read yet.
 func Example_ring() {
 	const size = 64
 	next := func(at, n int) int { // where a record of n bytes is: at the start, if it would reach beyond the end
@@ -110,9 +110,9 @@ func Example_ring() {
 	// at 0: fourth: from the start
 }
 
-// A versioned READ: the server changes a record at any time, and clients read it without its program. A READ that
-// meets a change may get some of the old record and some of the new one, which the checksum
-// shows: read again.
+// A versioned READ: the server changes a record at any time, and clients read it without its
+// program. A READ that meets a change may get some of the old record and some of the new one, which
+// the checksum shows: read again.
 func Example_versionedRead() {
 	encode := func(version uint64, text string) []byte {
 		b := binary.LittleEndian.AppendUint64(make([]byte, 4, 32), version)
@@ -172,8 +172,8 @@ func Example_versionedRead() {
 	// version 2: newer
 }
 
-// lease is the word by which clients agree who may do something: in the upper half a number that grows
-// with every step, in the lower who holds it, 0 for nobody.
+// lease is the word by which clients agree who may do something: in the upper half a number that
+// grows with every step, in the lower who holds it, 0 for nobody.
 type lease struct {
 	c    *roce.Conn
 	word roce.RemoteMemory
@@ -181,7 +181,8 @@ type lease struct {
 	mine uint64 // what the word is while we hold it
 }
 
-// take takes the lease if the word still is what was seen: free, or of a holder that is taken for dead.
+// take takes the lease if the word still is what was seen: free, or of a holder that is taken for
+// dead.
 func (l *lease) take(ctx context.Context, seen uint64) (bool, error) {
 	l.mine = (seen>>32+1)<<32 | uint64(l.me)
 	had, err := l.c.CompareSwap(ctx, l.word, seen, l.mine)
@@ -199,10 +200,11 @@ func (l *lease) look(ctx context.Context) (uint64, error) {
 	return binary.NativeEndian.Uint64(b[:]), err
 }
 
-// A lease by CMP_SWAP: a holder that has died does not keep it for ever. A holder renews it: the number in
-// the word grows. A client that sees no change for as long as a lease lasts, by its own clock, takes
-// it over. No clocks are compared, and a holder that was only slow finds out when it renews. What it
-// does under the lease carries the number (a fence): the receiver refuses what is late.
+// A lease by CMP_SWAP: a holder that has died does not keep it for ever. A holder renews it: the
+// number in the word grows. A client that sees no change for as long as a lease lasts, by its own
+// clock, takes it over. No clocks are compared, and a holder that was only slow finds out when it
+// renews. What it does under the lease carries the number (a fence): the receiver refuses what is
+// late.
 func Example_lease() {
 	memory := make([]byte, 8)
 	server := func(ctx context.Context, c *roce.Conn) error {
@@ -247,9 +249,10 @@ func Example_lease() {
 	// client 1 still has it: false <nil>
 }
 
-// Credits: the receiver says how many messages it has room for, and the sender sends no more. Without
-// them nothing is lost either, as a peer without a receive is asked again (RNR), but a stream
-// stands still for the time that the receiver asks for, and all that is behind it on the connection, too.
+// Credits: the receiver says how many messages it has room for, and the sender sends no more.
+// Without them nothing is lost either, as a peer without a receive is asked again (RNR), but a
+// stream stands still for the time that the receiver asks for, and all that is behind it on the
+// connection, too.
 func Example_credits() {
 	const room, messages = 4, 10
 	server := func(ctx context.Context, c *roce.Conn) error {

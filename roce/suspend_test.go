@@ -13,8 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sleeper is a link of a host that is suspended for a while: nothing runs, nothing is heard. Its clock stands still, as
-// CLOCK_MONOTONIC does, or counts the time, as that of a virtual machine may that was stopped.
+// sleeper is a link of a host that is suspended for a while: nothing runs, nothing is heard. Its
+// clock stands still, as CLOCK_MONOTONIC does, or counts the time, as that of a virtual machine may
+// that was stopped.
 type sleeper struct {
 	*sim.Link
 	counts bool
@@ -77,8 +78,9 @@ func (l *sleeper) sleep(on bool) {
 
 var _ link.Driven = (*sleeper)(nil)
 
-// A host is suspended for an hour, and the peer is no more. KeepAlive finds that soon after the host is awake again, whether the
-// peer's machine is there or not, and whether the host's clock knows of the hour or not, also if the application only waits for messages.
+// A host is suspended for an hour, and the peer is no more. KeepAlive finds that soon after the
+// host is awake again, whether the peer's machine is there or not, and whether the host's clock
+// knows of the hour or not, also if the application only waits for messages.
 func TestSuspendedForAnHour(t *testing.T) {
 	const limit = 2 * time.Minute
 	for name, tt := range map[string]struct {
@@ -120,7 +122,8 @@ func TestSuspendedForAnHour(t *testing.T) {
 	}
 }
 
-// Both hosts are suspended, or one for a moment while its clock goes on by an hour: nothing is over.
+// Both hosts are suspended, or one for a moment while its clock goes on by an hour: nothing is
+// over.
 func TestSuspendedAndBack(t *testing.T) {
 	for clock, counts := range map[string]bool{"monotonic": false, "jumps": true} {
 		t.Run(clock, func(t *testing.T) {

@@ -84,8 +84,8 @@ func TestWriteApartLoss(t *testing.T) {
 	require.True(t, bytes.Equal(src, b.buf[:4096]))
 }
 
-// Credits count messages, and a WRITE that is several of them counts for so many: the SENDs behind it have
-// no more credits than they were given, and when there are any, WRITEs stay whole.
+// Credits count messages, and a WRITE that is several of them counts for so many: the SENDs behind
+// it have no more credits than they were given, and when there are any, WRITEs stay whole.
 func TestWriteApartCredits(t *testing.T) {
 	credits := transport.Tuning{EndToEndCredits: true}
 	p := newPair(t, pairConfig{gso: [2]bool{true, false}, tuning: [2]transport.Tuning{{}, credits}})
@@ -112,8 +112,8 @@ func TestWriteApartCredits(t *testing.T) {
 	require.Zero(t, a.eng.Counters().RcvdRNRErr)
 }
 
-// A READ is asked for packet by packet if responses come in runs, as the last one did, and the depth
-// has room for many such.
+// A READ is asked for packet by packet if responses come in runs, as the last one did, and the
+// depth has room for many such.
 func TestReadApart(t *testing.T) {
 	p := newPair(t, pairConfig{gso: [2]bool{false, true}, tuning: goBackN})
 	depth := uint8(16)

@@ -235,8 +235,9 @@ func TestAttackForgedResponses(t *testing.T) {
 	}
 }
 
-// Somebody knows addresses, QP number and the PSNs that are outstanding, and guesses the MSN. An acknowledgement or a
-// NAK that completes, repeats or ends something is one of 65 MSNs at most, a NAK that ends the connection one of 2^24.
+// Somebody knows addresses, QP number and the PSNs that are outstanding, and guesses the MSN. An
+// acknowledgement or a NAK that completes, repeats or ends something is one of 65 MSNs at most, a
+// NAK that ends the connection one of 2^24.
 func TestAttackGuessedMSN(t *testing.T) {
 	const window = 64
 	open := func() *puppet {

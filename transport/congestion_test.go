@@ -322,8 +322,9 @@ func forgeCNP(p *pair, l *link) {
 	l.eng.HandlePacket(p.now, &transport.RxPacket{Src: p.ends[1-l.i].addr, Dst: l.addr, Data: data})
 }
 
-// A flood of CNPs does nothing to a QP that sends nothing, and makes no more cuts than a busy one sends packets: what
-// is left of it is 15 times the least rate at least, with packets of 1 KiB, and the full rate comes back.
+// A flood of CNPs does nothing to a QP that sends nothing, and makes no more cuts than a busy one
+// sends packets: what is left of it is 15 times the least rate at least, with packets of 1 KiB, and
+// the full rate comes back.
 func TestCNPFlood(t *testing.T) {
 	for _, alg := range []cc.Algorithm{cc.DCQCNPaper, cc.DCQCNMellanox} {
 		for _, every := range []int64{200 * us, 50 * us, 10 * us} {

@@ -10,8 +10,8 @@ import (
 	"github.com/goroce/goroce/transport/cc"
 )
 
-// By default nothing is controlled. Long round trips begin control by delay, and losses without them
-// do not.
+// By default nothing is controlled. Long round trips begin control by delay, and losses without
+// them do not.
 func TestControlBegins(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -83,8 +83,8 @@ func TestSlowStart(t *testing.T) {
 	require.Equal(t, []int{8, 16, 32, 64, 128, 256, 256, 240}, bursts)
 }
 
-// A window that is not used does not grow: what the path has room for is not known from a message at
-// a time.
+// A window that is not used does not grow: what the path has room for is not known from a message
+// at a time.
 func TestUnusedWindow(t *testing.T) {
 	p := newPair(t, pairConfig{slowStart: true})
 	a, _ := p.connect(linkConfig{})

@@ -11,8 +11,8 @@ import (
 
 // byDelay controls congestion by round trips (cc.Delay): both for sent packets and for those that
 // READs request. A queue pair has none until a round trip exceeds the target. Before that, and once
-// control is released, only the window limits; nothing is counted or paced. While control limits, it
-// is QP.cc and rules the window.
+// control is released, only the window limits; nothing is counted or paced. While control limits,
+// it is QP.cc and rules the window.
 type byDelay struct {
 	model  cc.Delay
 	active congestion // QP.cc

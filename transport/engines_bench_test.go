@@ -13,7 +13,8 @@ import (
 	"github.com/goroce/goroce/mem"
 )
 
-// enginePair is an engine of one host and one of another, connected by a QP each. One goroutine drives both.
+// enginePair is an engine of one host and one of another, connected by a QP each. One goroutine
+// drives both.
 type enginePair struct {
 	ends [2]struct {
 		h  *host
@@ -30,8 +31,8 @@ type enginePair struct {
 	wcs   [benchBatch]WC
 }
 
-// newEnginePairs connects engine i of one host with engine i of the other, for n of them. All of a host share
-// a table of memory, a domain and a region.
+// newEnginePairs connects engine i of one host with engine i of the other, for n of them. All of a
+// host share a table of memory, a domain and a region.
 func newEnginePairs(b testing.TB, n int, op WROpcode, size int) []*enginePair {
 	hosts := [2]*host{newHost(b, "192.0.2.1", 1, n), newHost(b, "192.0.2.2", 2, n)}
 	var regions [2]*mem.Region
@@ -108,9 +109,9 @@ func (p *enginePair) round() error {
 	return nil
 }
 
-// BenchmarkEngines moves batches of messages between engines that share a table of memory on either side, each pair in
-// a goroutine of its own. An operation is one batch, of whichever pair has time: on two idle cores two pairs should need
-// half the time of one.
+// BenchmarkEngines moves batches of messages between engines that share a table of memory on either
+// side, each pair in a goroutine of its own. An operation is one batch, of whichever pair has time:
+// on two idle cores two pairs should need half the time of one.
 func BenchmarkEngines(b *testing.B) {
 	const chunk = 8 // batches that a goroutine takes at a time
 	for _, op := range []struct {

@@ -37,14 +37,16 @@ const (
 	// a datagram of its own and costs as much as 15 packets of 4096 bytes that share one. rdma_rxe
 	// uses 65; with 16, loopback was a third slower.
 	DefaultAckReqInterval = 64
-	// farShift is the logarithm of how many answers are requested per window on a long path, where no
-	// round trip was shorter than farNs, and if control by delay rules the window; nearShift is that
-	// of others. lossyShift is that where packets are lost lately: several answers in a row may be.
+	// farShift is the logarithm of how many answers are requested per window on a long path, where
+	// no round trip was shorter than farNs, and if control by delay rules the window; nearShift is
+	// that of others. lossyShift is that where packets are lost lately: several answers in a row
+	// may be.
 	farShift   = 3
 	lossyShift = 5
 	nearShift  = 1
 	farNs      = 5e6
-	// growShift is the logarithm of the part of a window by which it grows at most while there is a queue.
+	// growShift is the logarithm of the part of a window by which it grows at most while there is a
+	// queue.
 	growShift = 4
 	// maxTuningTime bounds the times of Tuning.
 	maxTuningTime = time.Minute
@@ -144,13 +146,13 @@ const (
 
 // Limits of requests that need no answer soon.
 const (
-	// maxUnaskedNs bounds how long packets leave without one that requests an answer. An eighth of the
-	// ACK timeout does, too, which runs meanwhile.
+	// maxUnaskedNs bounds how long packets leave without one that requests an answer. An eighth of
+	// the ACK timeout does, too, which runs meanwhile.
 	maxUnaskedNs = 8e6
 	// maxEager is the most messages in a row that request an answer after probes had to.
 	maxEager = 255
-	// fewSpared is how many spared answers a probe is too dear for: it costs a packet, its answer, and
-	// a wake-up for the timer.
+	// fewSpared is how many spared answers a probe is too dear for: it costs a packet, its answer,
+	// and a wake-up for the timer.
 	fewSpared = 4
 )
 
@@ -179,8 +181,9 @@ const (
 	// are short, if the queue is full.
 	calmTimes = 2
 	// lossSample is how many packets show what part of them is lost, and calmSample how many while
-	// round trips are short, where a few may be losses that came late. calmPackets is after how many
-	// packets half of what was lost while round trips were short is forgotten, since paths change.
+	// round trips are short, where a few may be losses that came late. calmPackets is after how
+	// many packets half of what was lost while round trips were short is forgotten, since paths
+	// change.
 	lossSample  = 512
 	calmSample  = 1024
 	calmPackets = 8192
@@ -195,9 +198,9 @@ const (
 
 // Limits of packets that are kept until their turn.
 const (
-	// minKeepAhead is how far ahead of the expected PSN a packet may be and still be kept: two windows
-	// of a peer that sends long messages with a small path MTU, which goes on while one packet is sent
-	// again. A QP with a larger window expects one as large of its peer.
+	// minKeepAhead is how far ahead of the expected PSN a packet may be and still be kept: two
+	// windows of a peer that sends long messages with a small path MTU, which goes on while one
+	// packet is sent again. A QP with a larger window expects one as large of its peer.
 	minKeepAhead = 2048
 	// maxKeepAhead bounds that for QPs with larger windows.
 	maxKeepAhead = 1 << 15

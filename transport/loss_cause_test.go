@@ -99,8 +99,8 @@ func TestAsksMoreWhereAnswersAreLost(t *testing.T) {
 	require.Equal(t, 1, sq.askEvery(w), "in a small window each packet asks")
 }
 
-// A window that doubles fills the queue by itself, perhaps while the last round trip was short: what it
-// loses then says nothing of the path.
+// A window that doubles fills the queue by itself, perhaps while the last round trip was short:
+// what it loses then says nothing of the path.
 func TestLossCauseForgetsTheBeginning(t *testing.T) {
 	for _, doubling := range []bool{true, false} {
 		sq := &newLoop(t, loopOptions{slowStart: true}).a.qp.sq
@@ -114,8 +114,8 @@ func TestLossCauseForgetsTheBeginning(t *testing.T) {
 	}
 }
 
-// A READ request that is lost did not lack room: requests are few, small, and go the other way. A loss of
-// data while round trips are long did.
+// A READ request that is lost did not lack room: requests are few, small, and go the other way. A
+// loss of data while round trips are long did.
 func TestLostReadRequestsLeaveTheWindow(t *testing.T) {
 	for _, other := range []bool{false, true} {
 		sq := &newLoop(t, loopOptions{slowStart: true}).a.qp.sq

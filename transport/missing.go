@@ -9,8 +9,8 @@ import "github.com/goroce/goroce/ib"
 // two sides find out without negotiation: resent requests carry ib.Resv7Selective, and a peer that
 // returns the bit knows it. Others ignore the bit. If no answer comes at all, the bit is not used
 // again. A stream asks with one packet before anything is lost. If another queue pair to the same
-// address has learned of the peer, a queue pair sends the bit from its first packet on, and knows by
-// the first answer. Any other goes back once before it repeats selectively.
+// address has learned of the peer, a queue pair sends the bit from its first packet on, and knows
+// by the first answer. Any other goes back once before it repeats selectively.
 //
 // Missing responses show by later ones, which are kept (sq.kept) until their turn. The requester
 // asks only for the missing part of a READ. If the peer may not know selective repeat it asks for
@@ -151,8 +151,8 @@ func (sq *requester) learn(p *ib.Packet) {
 	}
 }
 
-// forgetPeer forgets what the peer knows, as an ACK timeout has passed. If it got an offer, the next
-// try is without: the peer, or what is on the way, may drop packets that have the bit.
+// forgetPeer forgets what the peer knows, as an ACK timeout has passed. If it got an offer, the
+// next try is without: the peer, or what is on the way, may drop packets that have the bit.
 func (sq *requester) forgetPeer() {
 	sq.offerRefused = sq.refusals == maxRefusals || sq.offered && !sq.peerKeeps
 	sq.peerKeeps, sq.offered, sq.asked = false, false, false
@@ -169,8 +169,8 @@ func (sq *requester) answeredWithoutOffer() {
 
 // introduces reports whether even a first transmission carries the bit of selective repeat, because
 // other QPs at that address know it. A stream asks once, by a packet that requests an answer: its
-// first loss would otherwise go back. Connections that wait for each answer lose little by that, and
-// stay as others expect them.
+// first loss would otherwise go back. Connections that wait for each answer lose little by that,
+// and stay as others expect them.
 func (sq *requester) introduces(ackReq bool) bool {
 	switch {
 	case sq.peerKeeps:

@@ -118,7 +118,8 @@ func (sq *requester) onKeptMap(now int64, p *ib.Packet) bool {
 		if s := x.at(psn); m.has(i) && !s.had {
 			sq.came(now, s)
 			s.had, news = true, true
-			// What a READ asks for comes when the missing request has come, and is in flight until then.
+			// What a READ asks for comes when the missing request has come, and is in flight until
+			// then.
 			at = sq.requestOf(at, psn)
 			if s.want = sq.q.at(at).op.needsResponse() && sq.kept.at(psn) == nil; !s.want {
 				sq.arrives()
@@ -155,8 +156,8 @@ func (sq *requester) onKeptMap(now int64, p *ib.Packet) bool {
 	return true
 }
 
-// timedCame takes the answer to the timed packet although one before it is missing, and reports whether
-// it is a sample.
+// timedCame takes the answer to the timed packet although one before it is missing, and reports
+// whether it is a sample.
 func (sq *requester) timedCame(now int64) bool {
 	trip := sq.rtt.answered(now, sq.qp.attr.Timeout.Ns())
 	sq.probe.update(sq.qp, &sq.rtt)
@@ -315,9 +316,9 @@ func (sq *requester) repeatNs() int64 {
 	return max(2*sq.rtt.smoothed+4*sq.rtt.variance, minRepeatNs)
 }
 
-// missingTimeout makes missing packets due although nothing shows that they were lost. The timer may
-// have been set for packets that were resent meanwhile, with a READ that they belong to: it has to
-// come again.
+// missingTimeout makes missing packets due although nothing shows that they were lost. The timer
+// may have been set for packets that were resent meanwhile, with a READ that they belong to: it has
+// to come again.
 func (sq *requester) missingTimeout(now int64) {
 	if !sq.watching() || sq.retry.rnrWait || sq.psn != sq.end {
 		return

@@ -8,8 +8,8 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// What is known of packets stays known when there are more of them on their way than the ring has room for, also where PSNs wrap. With too many nothing
-// is watched.
+// What is known of packets stays known when there are more of them on their way than the ring has
+// room for, also where PSNs wrap. With too many nothing is watched.
 func TestMissingRing(t *testing.T) {
 	for _, from := range []ib.PSN{100, ib.PSNMask - 40} {
 		sq := &requester{una: from, end: from.Add(minKeptSlots)}

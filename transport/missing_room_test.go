@@ -8,8 +8,8 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// What has come before its turn takes no room at the receiver, and room for it is not waited for: while one
-// packet is missing, far more than the room goes on its way behind it.
+// What has come before its turn takes no room at the receiver, and room for it is not waited for:
+// while one packet is missing, far more than the room goes on its way behind it.
 func TestMissingTakesNoRoom(t *testing.T) {
 	for _, read := range []bool{false, true} {
 		pc := selective
@@ -59,8 +59,8 @@ func TestMissingTakesNoRoom(t *testing.T) {
 	}
 }
 
-// What a batch of answers says has come makes room for as much, also if it says as well that something was lost: else each loss
-// would have the path run empty.
+// What a batch of answers says has come makes room for as much, also if it says as well that
+// something was lost: else each loss would have the path run empty.
 func TestMissingBatch(t *testing.T) {
 	pc := selective
 	for i := range pc.tuning {
@@ -89,9 +89,9 @@ func TestMissingBatch(t *testing.T) {
 	require.Greater(t, sent[at], 20)
 }
 
-// A burst of losses while round trips are short is no sign of a full queue to a READ: its window stays,
-// although more than an eighth of it was lost. (To a WRITE it is: beside TCP, whose bursts fill a short
-// queue for less than a round trip, it would have four fifths.)
+// A burst of losses while round trips are short is no sign of a full queue to a READ: its window
+// stays, although more than an eighth of it was lost. (To a WRITE it is: beside TCP, whose bursts
+// fill a short queue for less than a round trip, it would have four fifths.)
 func TestMissingBurst(t *testing.T) {
 	pc := selective
 	for i := range pc.tuning {

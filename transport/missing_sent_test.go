@@ -11,7 +11,8 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// All that is found out to be missing at once is sent again at once, with what came between left out.
+// All that is found out to be missing at once is sent again at once, with what came between left
+// out.
 func TestMissingAtOnce(t *testing.T) {
 	p := newPair(t, selective)
 	a, _ := p.connect(linkConfig{})
@@ -34,8 +35,8 @@ func TestMissingAtOnce(t *testing.T) {
 	require.Equal(t, at[22], at[29])
 }
 
-// What is known of the packets on their way stays known when there are more of them than there is room to watch: none is sent again
-// twice, and none is waited for.
+// What is known of the packets on their way stays known when there are more of them than there is
+// room to watch: none is sent again twice, and none is waited for.
 func TestMissingMore(t *testing.T) {
 	p := newPair(t, selective)
 	a, b := p.connect(linkConfig{})
@@ -67,7 +68,8 @@ func TestMissingMore(t *testing.T) {
 	require.Equal(t, c.SelectiveRepeats, c.RetransmittedPkts-before.RetransmittedPkts+before.SelectiveRepeats)
 }
 
-// With more packets on their way than are watched, the requester goes back as if the peer kept nothing.
+// With more packets on their way than are watched, the requester goes back as if the peer kept
+// nothing.
 func TestMissingTooMany(t *testing.T) {
 	if seeds.Race {
 		t.Skip("under the race detector: so many packets take seconds")

@@ -121,7 +121,8 @@ func TestSelectiveRepeat(t *testing.T) {
 	require.Zero(t, p.ends[0].eng.Counters().Timeouts)
 }
 
-// What one queue pair has found out others to that address know by the first answer: they go back at no loss.
+// What one queue pair has found out others to that address know by the first answer: they go back
+// at no loss.
 func TestSelectiveRepeatByOthers(t *testing.T) {
 	const packets = 20
 	for name, c := range map[string]struct {
@@ -161,8 +162,8 @@ func TestSelectiveRepeatByOthers(t *testing.T) {
 	}
 }
 
-// An ACK timeout shorter than the first round trip looks as if an offer of selective repeat had been
-// refused. The next loss offers it again, and is found to be alone.
+// An ACK timeout shorter than the first round trip looks as if an offer of selective repeat had
+// been refused. The next loss offers it again, and is found to be alone.
 func TestSelectiveRepeatOnLongPath(t *testing.T) {
 	p := newPair(t, pairConfig{})
 	p.delay = 10 * ms
@@ -271,8 +272,9 @@ func TestSelectiveReorder(t *testing.T) {
 	}
 }
 
-// A READ request that was lost is repeated as a whole, also where its last packets are so near to the
-// next request that they may have been overtaken. It is not repeated again before its answer can come.
+// A READ request that was lost is repeated as a whole, also where its last packets are so near to
+// the next request that they may have been overtaken. It is not repeated again before its answer
+// can come.
 func TestSelectiveReadRequest(t *testing.T) {
 	p := newPair(t, selective)
 	p.delay = ms
@@ -301,8 +303,8 @@ func TestSelectiveReadRequest(t *testing.T) {
 	require.Zero(t, p.ends[0].eng.Counters().Timeouts)
 }
 
-// A response that comes late, right after it was asked for a second time, answers the first request:
-// what was kept behind it is handled, and not asked for again.
+// A response that comes late, right after it was asked for a second time, answers the first
+// request: what was kept behind it is handled, and not asked for again.
 func TestSelectiveReadLate(t *testing.T) {
 	p := newPair(t, pairConfig{tuning: [2]transport.Tuning{{LossProbe: -1}}})
 	p.delay = ms
@@ -345,9 +347,9 @@ func TestSelectiveReadLate(t *testing.T) {
 	require.Equal(t, 20+2*5, data)
 }
 
-// A burst that takes READ requests, and as many probes as came before the ACK timeout, ends with the
-// next: where packets are lost a probe of READs has a few, and there are more of them. They bring no
-// more than they ask for.
+// A burst that takes READ requests, and as many probes as came before the ACK timeout, ends with
+// the next: where packets are lost a probe of READs has a few, and there are more of them. They
+// bring no more than they ask for.
 func TestSelectiveReadBurst(t *testing.T) {
 	for _, c := range []struct{ packets, burst int }{{20, 8}, {20, 24}, {1, 3}} {
 		p := newPair(t, selective)
@@ -384,7 +386,8 @@ func TestSelectiveReadBurst(t *testing.T) {
 	}
 }
 
-// A READ that the network doubles is answered once, and its responses were not sent again for nothing.
+// A READ that the network doubles is answered once, and its responses were not sent again for
+// nothing.
 func TestSelectiveDoubled(t *testing.T) {
 	p := newPair(t, selective)
 	a, b := p.connect(linkConfig{})
@@ -569,8 +572,8 @@ func TestKeptForgedResponse(t *testing.T) {
 	d.a.wantWC("1 success")
 }
 
-// What was kept meets in its turn what it would meet if it came then: no receive, and memory that was taken
-// away.
+// What was kept meets in its turn what it would meet if it came then: no receive, and memory that
+// was taken away.
 func TestKeptIsCheckedInTurn(t *testing.T) {
 	d := newPuppet(t, pairConfig{}, linkConfig{})
 	d.send(ib.RCWriteOnly, 0, []byte("12345678"))
@@ -635,9 +638,9 @@ func TestKeptBounds(t *testing.T) {
 	require.Zero(t, d.a.eng.Counters().KeptInTurn)
 }
 
-// After a timeout the rest of a READ is requested once. Kept responses have no say in that: while the answers come in
-// order, nothing is requested again, whether the peer is believed to have sent what was kept or not. A response that
-// is lost once more is.
+// After a timeout the rest of a READ is requested once. Kept responses have no say in that: while
+// the answers come in order, nothing is requested again, whether the peer is believed to have sent
+// what was kept or not. A response that is lost once more is.
 func TestReadAgainOnce(t *testing.T) {
 	const n = 12
 	for _, missing := range []int{0, 5} { // besides the first

@@ -358,7 +358,8 @@ func (p *pair) take(i int) *flight {
 	return f
 }
 
-// arrivals takes packet i from the wire, and those to the same end that arrive next and soon enough.
+// arrivals takes packet i from the wire, and those to the same end that arrive next and soon
+// enough.
 func (p *pair) arrivals(i int) []*flight {
 	fs := []*flight{p.take(i)}
 	if p.together == nil {

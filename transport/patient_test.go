@@ -112,8 +112,8 @@ func TestPatientDrain(t *testing.T) {
 	s.sends("SEND ONLY 1 A")
 }
 
-// Messages ask where nothing else would in time: without probes, with credits, behind a timeout, and
-// once some time has passed since the first that did not.
+// Messages ask where nothing else would in time: without probes, with credits, behind a timeout,
+// and once some time has passed since the first that did not.
 func TestPatientAsksNow(t *testing.T) {
 	s := patientScript(t, loopOptions{tuning: Tuning{LossProbe: -1}})
 	s.post(WRSend, 8, patiently)
@@ -139,8 +139,8 @@ func TestPatientAsksNow(t *testing.T) {
 	s.sends("SEND ONLY 1 A", "SEND ONLY 2 A")
 }
 
-// A responder acknowledges what was not asked for with what it sends, if that shares a datagram, and
-// before the end; never twice, and nothing inside a message.
+// A responder acknowledges what was not asked for with what it sends, if that shares a datagram,
+// and before the end; never twice, and nothing inside a message.
 func TestUnaskedAcknowledgement(t *testing.T) {
 	for _, tc := range []struct {
 		gso     bool

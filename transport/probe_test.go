@@ -20,8 +20,8 @@ func probed(t *testing.T, tuning Tuning) *script {
 	return s
 }
 
-// A burst of losses ends with the packets that it takes: from the third ACK timeout in a row on, each
-// is followed by probes: by two, and by one once they wait for half of the ACK timeout.
+// A burst of losses ends with the packets that it takes: from the third ACK timeout in a row on,
+// each is followed by probes: by two, and by one once they wait for half of the ACK timeout.
 func TestProbesAfterTimeouts(t *testing.T) {
 	s := newScript(t, loopOptions{attr: func(a *QPAttr) { a.RetryCnt = 7 }})
 	s.measured(10e3)

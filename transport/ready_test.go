@@ -73,7 +73,8 @@ func TestOnlyAcks(t *testing.T) {
 	require.False(t, r.e.OnlyAcks(), "a NAK")
 }
 
-// An ACK behind requests of its datagram is heard before them: what a program has sent is complete before the answer to it comes.
+// An ACK behind requests of its datagram is heard before them: what a program has sent is complete
+// before the answer to it comes.
 func TestAckBehindRequestsIsHeardFirst(t *testing.T) {
 	for _, requests := range []int{1, 2, 3} {
 		r := newRig(t, rigOpts{rts: true})

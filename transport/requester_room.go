@@ -19,10 +19,10 @@ func (sq *requester) fits(w *sendWQE) bool {
 	if sq.reads.len() >= sq.depth() {
 		return false
 	}
-	// A READ brings as many packets as the window has room for. The next request waits for room for the
-	// rest of the READ, or for a part of the window, so that it is not a tiny one. That is half where the
-	// window is the largest. Elsewhere it is an eighth: a long path would be idle meanwhile, and a queue
-	// has no room for half a window at once.
+	// A READ brings as many packets as the window has room for. The next request waits for room for
+	// the rest of the READ, or for a part of the window, so that it is not a tiny one. That is half
+	// where the window is the largest. Elsewhere it is an eighth: a long path would be idle
+	// meanwhile, and a queue has no room for half a window at once.
 	shift := farShift
 	if win := &sq.win; win.size == win.max && !win.ruled && sq.rtt.least < farNs {
 		shift = nearShift

@@ -86,8 +86,8 @@ func TestSequenceNAKRepeats(t *testing.T) {
 	r.want("NAK PSN sequence error 100 msn 0")
 }
 
-// A requester that has gone back sends what is behind the gap anew, and if what is missing was lost again, the NAK is
-// repeated at once. Packets that come twice otherwise, or late, do not show that.
+// A requester that has gone back sends what is behind the gap anew, and if what is missing was lost
+// again, the NAK is repeated at once. Packets that come twice otherwise, or late, do not show that.
 func TestSequenceNAKWhenLostAgain(t *testing.T) {
 	for _, back := range []bool{false, true} {
 		for _, first := range []ib.PSN{rigPSN, 0xffffff, 0xfffffe, 0xfffffb, 0xfffff8} { // wraps somewhere behind the gap
@@ -126,7 +126,8 @@ func sequenceNAKWhenLostAgain(t *testing.T, back bool, first ib.PSN) {
 	r.want(nak)
 }
 
-// A NAK is not repeated before what it asks for can have come, once it is known how long that takes; before, ever more rarely.
+// A NAK is not repeated before what it asks for can have come, once it is known how long that
+// takes; before, ever more rarely.
 func TestSequenceNAKWaitsForRepair(t *testing.T) {
 	r := newRig(t, rigOpts{tuning: Tuning{GoBackN: true}})
 	w := r.reth(0, 4)

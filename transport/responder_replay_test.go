@@ -213,8 +213,9 @@ func TestReadReplayWhileSending(t *testing.T) {
 	require.Equal(t, r.mem.Bytes()[256:2000], r.data())
 }
 
-// A requester that knows selective repeat asks for parts of READs, of their middle and of their end. They are
-// answered in the order in which they were asked for, and before what waits: one that came later would look lost.
+// A requester that knows selective repeat asks for parts of READs, of their middle and of their
+// end. They are answered in the order in which they were asked for, and before what waits: one that
+// came later would look lost.
 func TestReadReplayInOrder(t *testing.T) {
 	r := newRig(t, rigOpts{depth: 8})
 	for range 3 {

@@ -60,8 +60,8 @@ func TestSendOfNothingNeedsNoKey(t *testing.T) {
 	}
 }
 
-// Of a receive request the bytes count that a message fills, as on rxe: the rest may lie outside the
-// region, or have a wrong key. perftest rounds its length up when it uses an SRQ.
+// Of a receive request the bytes count that a message fills, as on rxe: the rest may lie outside
+// the region, or have a wrong key. perftest rounds its length up when it uses an SRQ.
 func TestReceiveBeyondRegion(t *testing.T) {
 	for _, o := range []rigOpts{{}, {srq: true}, {typ: ib.UC}, {typ: ib.UD}} {
 		op, head, change := [3]ib.Opcode{ib.RCSendFirst, ib.RCSendMiddle, ib.RCSendLast}, 0, noAck

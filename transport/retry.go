@@ -100,8 +100,8 @@ func (sq *requester) armAckTimer(now int64) {
 	}
 }
 
-// ackTimeoutNs returns the ACK timeout: longer than the attribute says where round trips are, but no
-// more than the specification allows; 0 means without end.
+// ackTimeoutNs returns the ACK timeout: longer than the attribute says where round trips are, but
+// no more than the specification allows; 0 means without end.
 func (sq *requester) ackTimeoutNs() int64 {
 	ns := sq.qp.attr.Timeout.Ns()
 	if far := sq.rtt.awaits; far > ns {

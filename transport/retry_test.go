@@ -37,8 +37,9 @@ func TestSequenceNAK(t *testing.T) {
 	require.EqualValues(t, 10, c.RetransmittedPkts)
 }
 
-// NAKs that come before the repetition has left, however late that is, are about what was sent before: they take no
-// retries. A responder repeats its NAK, and a busy machine may read several at once.
+// NAKs that come before the repetition has left, however late that is, are about what was sent
+// before: they take no retries. A responder repeats its NAK, and a busy machine may read several at
+// once.
 func TestSequenceNAKBeforeRepetition(t *testing.T) {
 	s := newScript(t, loopOptions{attr: func(a *QPAttr) { a.RetryCnt = 1 }})
 	s.post(WRWrite, 1024)
@@ -91,8 +92,8 @@ func TestACKTimeout(t *testing.T) {
 	}
 }
 
-// A requester that is patient has the timer expire ever later, within what IBTA 9.7.6.1.3 permits. Any answer
-// starts that over.
+// A requester that is patient has the timer expire ever later, within what IBTA 9.7.6.1.3 permits.
+// Any answer starts that over.
 func TestPatientRetries(t *testing.T) {
 	s := newScript(t, loopOptions{tuning: Tuning{LossProbe: -1, PatientRetries: true}, attr: func(a *QPAttr) { a.RetryCnt = 7 }})
 	s.post(WRSend, 2*256)
@@ -468,8 +469,9 @@ func TestFlushStopsTimers(t *testing.T) {
 	}
 }
 
-// A lost packet is no reason to wait longer for the next: only the second in a row that is answered after the
-// ACK timeout is, without a round trip between, or where none is known. Nobody waits longer than four times.
+// A lost packet is no reason to wait longer for the next: only the second in a row that is answered
+// after the ACK timeout is, without a round trip between, or where none is known. Nobody waits
+// longer than four times.
 func TestLateAnswers(t *testing.T) {
 	const rtt = 1000
 	late := func(s *script, psn int, ns int64) {

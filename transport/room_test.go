@@ -227,8 +227,8 @@ func TestFlightOfSlowPeer(t *testing.T) {
 	}
 }
 
-// A queue pair that has not measured the round trip takes that of others to the same address: its first
-// packet, if it is lost, is sent again as soon as a later one would be.
+// A queue pair that has not measured the round trip takes that of others to the same address: its
+// first packet, if it is lost, is sent again as soon as a later one would be.
 func TestFirstLossProbeByOthersRoundTrip(t *testing.T) {
 	slow := linkConfig{attr: func(_ *link, at *transport.QPAttr) { at.Timeout = 14 }}
 	for _, c := range []struct {

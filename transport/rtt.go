@@ -97,9 +97,9 @@ func (e *rttEstimate) sampleOf(rtt int64) {
 }
 
 // queueOf judges the queue on the way by a sample. A long queue is one that is over half as long as
-// the longest, lately, and takes a quarter of the shortest round trip: with less of a queue, half the
-// window would not fill the path. One long round trip does not show it, because a process may have
-// waited for a processor, but a few in a row do.
+// the longest, lately, and takes a quarter of the shortest round trip: with less of a queue, half
+// the window would not fill the path. One long round trip does not show it, because a process may
+// have waited for a processor, but a few in a row do.
 func (e *rttEstimate) queueOf(rtt int64) {
 	e.lowNext = min(e.lowNext, rtt)
 	if e.lows++; e.lows == lowSamples {

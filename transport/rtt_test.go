@@ -51,8 +51,9 @@ func TestRTTEstimate(t *testing.T) {
 	}
 }
 
-// What a sample says of the queue: where the longest lately is 5 ms, one of less than a quarter is none, one of up to
-// half is short. A queue is long only if a few samples in a row say so, and a wait for a processor is none.
+// What a sample says of the queue: where the longest lately is 5 ms, one of less than a quarter is
+// none, one of up to half is short. A queue is long only if a few samples in a row say so, and a
+// wait for a processor is none.
 func TestRTTQueue(t *testing.T) {
 	const ms = 1_000_000
 	var e rttEstimate
@@ -83,8 +84,8 @@ func TestRTTQueue(t *testing.T) {
 	require.Equal(t, [3]bool{false, false, true}, sample(13*ms, 100))
 }
 
-// A round trip is one through a full queue if it is nearly as long as those were when packets had no room. One that is long for
-// another reason changes little of that.
+// A round trip is one through a full queue if it is nearly as long as those were when packets had
+// no room. One that is long for another reason changes little of that.
 func TestRTTFull(t *testing.T) {
 	var e rttEstimate
 	require.True(t, e.full(0, 0), "nothing is known")
@@ -147,8 +148,9 @@ func TestRepeatedPacketIsNotTimed(t *testing.T) {
 	}
 }
 
-// A sequence NAK that comes sooner than most of a round trip after going back is about the loss that is being repaired. If
-// a round trip takes as long as a responder waits before it repeats a NAK, it has to come later than any answer.
+// A sequence NAK that comes sooner than most of a round trip after going back is about the loss
+// that is being repaired. If a round trip takes as long as a responder waits before it repeats a
+// NAK, it has to come later than any answer.
 func TestEpisodeTakesARoundTrip(t *testing.T) {
 	for _, x := range [][2]int64{{40e3, 30e3}, {5e6, 15e6}} {
 		s := newScript(t, loopOptions{tuning: Tuning{LossProbe: -1}})
@@ -167,8 +169,8 @@ func TestEpisodeTakesARoundTrip(t *testing.T) {
 	}
 }
 
-// Where no round trip is measured since each window loses a packet, the time from going back to a NAK that tells of progress
-// is one.
+// Where no round trip is measured since each window loses a packet, the time from going back to a
+// NAK that tells of progress is one.
 func TestEpisodeWhereAllIsLost(t *testing.T) {
 	s := newScript(t, loopOptions{tuning: Tuning{LossProbe: -1}})
 	s.post(WRWrite, 100*256)
@@ -227,8 +229,9 @@ func TestSequenceNAKRightAfterTimeout(t *testing.T) {
 	s.done("0 success")
 }
 
-// A response that was asked for again is late when even one is that fills the queues of the path, and later than that if such
-// ones have come twice: those that were sent again twice are no samples.
+// A response that was asked for again is late when even one is that fills the queues of the path,
+// and later than that if such ones have come twice: those that were sent again twice are no
+// samples.
 func TestLateResponse(t *testing.T) {
 	sq := requester{miss: &missing{ring: []sentPacket{{lastResent: true}}}, peerKeeps: true}
 	require.Zero(t, sq.lateNs(), "nothing is known")

@@ -142,9 +142,9 @@ func TestModifyToErrFlushesInOrder(t *testing.T) {
 	d.a.wantWC("106 success")
 }
 
-// Where a round trip takes longer than the ACK timeout, each packet would be sent twice, so that none
-// would ever measure it (Karn), and all would be sent twice for ever. The time since the first of
-// two bounds it, until one measures it: also if the path has become that long.
+// Where a round trip takes longer than the ACK timeout, each packet would be sent twice, so that
+// none would ever measure it (Karn), and all would be sent twice for ever. The time since the first
+// of two bounds it, until one measures it: also if the path has become that long.
 func TestRoundTripBeyondTimeout(t *testing.T) {
 	timeout := ib.TimeoutCode(8).Ns()
 	for _, c := range []struct {

@@ -9,8 +9,8 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// BenchmarkRuns measures what the receiving engine does for a packet of WRITEs, SENDs and READs, with the copy, for
-// packets that come together and one by one. One op is a packet.
+// BenchmarkRuns measures what the receiving engine does for a packet of WRITEs, SENDs and READs,
+// with the copy, for packets that come together and one by one. One op is a packet.
 func BenchmarkRuns(b *testing.B) {
 	for _, c := range []struct {
 		name string
@@ -89,7 +89,8 @@ func benchmarkRuns(b *testing.B, op WROpcode, size int, together bool) {
 	}
 }
 
-// BenchmarkSendRuns measures what the sending engine does for a packet of long messages: of WRITEs, and of responses to READs.
+// BenchmarkSendRuns measures what the sending engine does for a packet of long messages: of WRITEs,
+// and of responses to READs.
 func BenchmarkSendRuns(b *testing.B) {
 	for _, op := range []WROpcode{WRWrite, WRSend, WRRead} {
 		b.Run(fmt.Sprintf("%v/1MiB", op), func(b *testing.B) {

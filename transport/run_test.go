@@ -17,9 +17,9 @@ import (
 // fewCQEs make for completion queues that overflow, since nobody looks into them.
 const fewCQEs = 50
 
-// twins are two engines that are told the same, but one gets and makes its packets together and the other one by one. Their
-// peer hears the first. All that can be seen of them is to be the same: what they send, completions, events, timers,
-// counters, attributes, memory.
+// twins are two engines that are told the same, but one gets and makes its packets together and the
+// other one by one. Their peer hears the first. All that can be seen of them is to be the same:
+// what they send, completions, events, timers, counters, attributes, memory.
 type twins struct {
 	t    *testing.T
 	rng  *rand.Rand
@@ -189,7 +189,8 @@ func (w *twins) exchange(n int) {
 	w.toPeer = w.carry(w.toPeer, w.batch[0][:got], w.two[0], w.peer)
 }
 
-// carry appends packets to those that are on their way, some of them lost, twice, late, marked or changed.
+// carry appends packets to those that are on their way, some of them lost, twice, late, marked or
+// changed.
 func (w *twins) carry(to []RxPacket, batch []TxPacket, from, dst *side) []RxPacket {
 	run := w.rng.IntN(2) == 0
 	for i := range batch {
@@ -237,8 +238,8 @@ func (w *twins) carry(to []RxPacket, batch []TxPacket, from, dst *side) []RxPack
 	return to
 }
 
-// leave has the ICRC of a packet unknown, perhaps, and adds a damaged one, perhaps: in place of the packet, which has no
-// data then, or before it. In these packets an ICRC of 0 is right.
+// leave has the ICRC of a packet unknown, perhaps, and adds a damaged one, perhaps: in place of the
+// packet, which has no data then, or before it. In these packets an ICRC of 0 is right.
 func (w *twins) leave(to []RxPacket, p *RxPacket) []RxPacket {
 	if w.rng.IntN(8) > 0 {
 		p.ICRC = ICRCUnknown
@@ -256,7 +257,8 @@ func (w *twins) leave(to []RxPacket, p *RxPacket) []RxPacket {
 	return append(to, bad)
 }
 
-// icrcs is the Checker of a batch: each packet is to be asked for once, in order, but for ACKs that are heard first.
+// icrcs is the Checker of a batch: each packet is to be asked for once, in order, but for ACKs that
+// are heard first.
 type icrcs struct {
 	w     *twins
 	batch []RxPacket
@@ -348,8 +350,8 @@ func (w *twins) compare() {
 	require.True(w.t, bytes.Equal(w.two[1].data, w.two[0].data), "memory")
 }
 
-// Runs of packets have the effect that the packets would have one by one, whatever the connections are like and whatever
-// becomes of packets on the way.
+// Runs of packets have the effect that the packets would have one by one, whatever the connections
+// are like and whatever becomes of packets on the way.
 func TestRunsAreAsPackets(t *testing.T) {
 	kinds := []ib.Opcode{
 		ib.RCWriteMiddle, ib.RCSendMiddle, ib.RCReadRespMiddle, ib.RCWriteOnly, ib.RCSendOnly, ib.RCReadRespOnly,
@@ -471,8 +473,8 @@ func TestRunIsTraced(t *testing.T) {
 	require.EqualValues(t, 8, r.qp.resp.msn)
 }
 
-// What a sequence NAK asked for may come in a run. That, too, tells how long a repair takes, before which the NAK of the next gap is not
-// repeated.
+// What a sequence NAK asked for may come in a run. That, too, tells how long a repair takes, before
+// which the NAK of the next gap is not repeated.
 func TestRunRepairs(t *testing.T) {
 	r := newRig(t, rigOpts{tuning: Tuning{GoBackN: true}})
 	batch := writeRun(r, 4)
@@ -494,8 +496,8 @@ func writeRun(r *rig, n int) (batch []RxPacket) {
 	return batch
 }
 
-// Memory that is not there ends a run at the packet that meets it: a WRITE and a SEND of several packets, of
-// which the first fit, and the response to a READ.
+// Memory that is not there ends a run at the packet that meets it: a WRITE and a SEND of several
+// packets, of which the first fit, and the response to a READ.
 func TestRunEndsAtFault(t *testing.T) {
 	for _, op := range []WROpcode{WRWrite, WRSend, WRRead} {
 		t.Run(fmt.Sprint(op), func(t *testing.T) {
@@ -575,8 +577,8 @@ func TestRunsDoNotAllocate(t *testing.T) {
 	require.EqualValues(t, 32*111, r.qp.resp.msn)
 }
 
-// FuzzRuns gives two engines the same packets, together and one by one. The input is bytes to change in a batch of
-// good ones.
+// FuzzRuns gives two engines the same packets, together and one by one. The input is bytes to
+// change in a batch of good ones.
 func FuzzRuns(f *testing.F) {
 	f.Add(byte(0), []byte{})
 	f.Add(byte(1), []byte{3, 8, 0x80, 5, 1, 2})

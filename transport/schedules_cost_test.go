@@ -15,10 +15,11 @@ var costFlag = flag.Bool("cost", false, "TestEverySchedule: write what the progr
 
 const costFile = "testdata/schedules_cost.txt"
 
-// cost is what the schedules of a program cost: packets, and time. The oracle says what must never happen; this says what is sent
-// again and when. The worst and the sum are kept: so a change of the engine that has anything sent sooner, later,
-// more or less often in these programs changes a line of a file, which is there to be read. Of schedules that
-// meet in a state the one that was walked first counts.
+// cost is what the schedules of a program cost: packets, and time. The oracle says what must never
+// happen; this says what is sent again and when. The worst and the sum are kept: so a change of the
+// engine that has anything sent sooner, later, more or less often in these programs changes a line
+// of a file, which is there to be read. Of schedules that meet in a state the one that was walked
+// first counts.
 type cost struct {
 	worst, sum costs
 	ends       int

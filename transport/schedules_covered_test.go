@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// covered is the table of what was covered: a row for each program, in a file with text before and behind it.
+// covered is the table of what was covered: a row for each program, in a file with text before and
+// behind it.
 type covered struct {
 	file           string // "" for none
 	before, behind string
@@ -22,8 +23,8 @@ const coveredHead = "| program | faults | states | ends | actions | longest | ti
 // partly is the note of a search that -states has ended.
 const partly = "not all"
 
-// readCovered reads the table. The rows that are there stay, and their programs are not played again,
-// unless -states had ended them sooner than it would now.
+// readCovered reads the table. The rows that are there stay, and their programs are not played
+// again, unless -states had ended them sooner than it would now.
 func readCovered(t *testing.T, file string) *covered {
 	c := &covered{file: file}
 	b, _ := os.ReadFile(file) // or there is none yet

@@ -32,8 +32,8 @@ const (
 
 func isRecv(id uint64) bool { return id&recvBit != 0 }
 
-// over is what the programs fill memory with that nobody may write any more: the buffer of a request that is
-// complete, the target of a WRITE that was acknowledged.
+// over is what the programs fill memory with that nobody may write any more: the buffer of a
+// request that is complete, the target of a WRITE that was acknowledged.
 var over = bytes.Repeat([]byte{0xEE}, slotBytes)
 
 // model is what an end of the world has done in this life, as the program sees it.
@@ -346,8 +346,8 @@ func (w *world) completed(i int, wc transport.WC) error {
 	return w.mayFail(i, k, wc.Status)
 }
 
-// mayEnd says whether the queue pair of an end may have ended without a request of its own that failed: the
-// program has ended it, or the peer has asked for what it may not have.
+// mayEnd says whether the queue pair of an end may have ended without a request of its own that
+// failed: the program has ended it, or the peer has asked for what it may not have.
 func (w *world) mayEnd(i int) bool {
 	for _, o := range w.ops(i)[:w.ends[i].posted] {
 		if o.letter == 'E' {
@@ -422,8 +422,8 @@ func (w *world) mayFail(i, k int, s transport.WCStatus) error {
 		'a'+i, k, s, faults, c.Timeouts, c.RcvdSeqErr, c.ImpliedNAKs, c.RcvdRNRErr)
 }
 
-// succeeded checks that a request that has succeeded has had its effect: nothing is acknowledged that was
-// not executed. Nothing may have it again, and the results are the program's.
+// succeeded checks that a request that has succeeded has had its effect: nothing is acknowledged
+// that was not executed. Nothing may have it again, and the results are the program's.
 func (w *world) succeeded(i, k int) error {
 	e, peer, o := w.ends[i], w.ends[1-i], w.ops(i)[k]
 	e.done++
@@ -641,8 +641,9 @@ func (w *world) after() error {
 	return nil
 }
 
-// requested checks a packet of a request: it is the next one, or one again; its request was posted and is not
-// complete; a fence has waited; and no more READs and atomics are outstanding than may be.
+// requested checks a packet of a request: it is the next one, or one again; its request was posted
+// and is not complete; a fence has waited; and no more READs and atomics are outstanding than may
+// be.
 func (w *world) requested(i int, p *ib.Packet) {
 	e := w.ends[i]
 	d := p.PSN.Diff(w.psn())
@@ -686,7 +687,8 @@ func (w *world) requested(i int, p *ib.Packet) {
 	w.bad = fmt.Errorf("%c: sends packet %d, which nobody has posted", 'a'+i, d)
 }
 
-// acknowledged checks a packet that acknowledges requests: they have been executed, and posted at all.
+// acknowledged checks a packet that acknowledges requests: they have been executed, and posted at
+// all.
 func (w *world) acknowledged(a wireAck) error {
 	i := 1 - a.from // whose requests
 	e, peer := w.ends[i], w.ends[a.from]
@@ -754,8 +756,8 @@ func (w *world) final() error {
 		if used := e.eng.RoomUsed(); used != 0 {
 			return fmt.Errorf("%c: room that nobody gives back: %d", 'a'+i, used)
 		}
-		// Executed once each: those that succeeded, and perhaps more that were not acknowledged before the
-		// connection ended. Never one without those before it.
+		// Executed once each: those that succeeded, and perhaps more that were not acknowledged
+		// before the connection ended. Never one without those before it.
 		word := binary.NativeEndian.Uint64(w.ends[1-i].buf[areaWord:]) - wordsStart
 		if least, most := w.adds(i, e.done), w.adds(i, e.posted); word < least || word > most || !e.failed && word != most {
 			return fmt.Errorf("%c: atomics were executed %d times: %d succeeded, %d were posted", 'a'+i, word, least, most)
@@ -816,8 +818,8 @@ func (w *world) totals(i int) error {
 	return nil
 }
 
-// waste checks that nothing is sent for nothing: without a fault nothing is sent again, refused or dropped, and
-// with some not more often than they explain.
+// waste checks that nothing is sent for nothing: without a fault nothing is sent again, refused or
+// dropped, and with some not more often than they explain.
 func (w *world) waste(i int) error {
 	e, c := w.ends[i], w.ends[i].eng.Counters()
 	faults, packets := w.p.budget.used(w.left), 0
@@ -840,11 +842,12 @@ func (w *world) waste(i int) error {
 	return nil
 }
 
-// wasteFactor is how often a fault may have everything sent again: what overtakes two packets makes two gaps.
+// wasteFactor is how often a fault may have everything sent again: what overtakes two packets makes
+// two gaps.
 const wasteFactor = 2
 
-// memory checks every byte of an end: what nothing has written is as it was, what the peer has written is what it
-// posted, or the beginning of that.
+// memory checks every byte of an end: what nothing has written is as it was, what the peer has
+// written is what it posted, or the beginning of that.
 func (w *world) memory(i int) error {
 	e, peer := w.ends[i], w.ends[1-i]
 	if !bytes.Equal(e.whole[:guardBytes], guard) || !bytes.Equal(e.whole[guardBytes+worldBytes:], guard) {

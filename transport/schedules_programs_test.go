@@ -110,8 +110,8 @@ func (o operation) packets() int {
 	return max(1, (o.n+worldMTU.Bytes()-1)/worldMTU.Bytes())
 }
 
-// ops reads the operations of lives as "s2 w1 r3 / s1". A sign behind one says more: ! is a fence, - asks for no
-// completion, ~ is patient, @2 waits until two of the peer's are complete.
+// ops reads the operations of lives as "s2 w1 r3 / s1". A sign behind one says more: ! is a fence,
+// - asks for no completion, ~ is patient, @2 waits until two of the peer's are complete.
 func ops(text string) (lives [][]operation) {
 	for life := range strings.SplitSeq(text, "/") {
 		var all []operation
@@ -201,8 +201,9 @@ func both(f, g func(*program)) func(*program) {
 	}
 }
 
-// steps reads what happens first: "sa3 lb db2" lets a send three packets, loses what goes to b, and delivers the next two.
-// p posts a request, s sends, d delivers, l loses, t is a timer and c looks at completions.
+// steps reads what happens first: "sa3 lb db2" lets a send three packets, loses what goes to b, and
+// delivers the next two. p posts a request, s sends, d delivers, l loses, t is a timer and c looks
+// at completions.
 func steps(text string) (all []action) {
 	for f := range strings.FieldsSeq(text) {
 		kind := map[byte]actionKind{'p': actPost, 's': actSend, 'd': actDeliver, 'l': actLose, 't': actTimer, 'c': actPoll}[f[0]]
@@ -394,7 +395,8 @@ func schedulePrograms() []*program {
 			add(k, "", 1, 0, 0, 1, f)
 		}
 	}
-	// Requests that need no answer soon: a probe asks for it, or a later request, or the peer answers in a datagram of its own.
+	// Requests that need no answer soon: a probe asks for it, or a later request, or the peer
+	// answers in a datagram of its own.
 	for _, k := range []string{"s1~", "w1~", "w2~", "w1~ w1~", "s1~ s1", "w1~ r1", "s1~ s2~ s1~", "w1~- s1~"} {
 		add(k, "", 1, 1, 0, 0, soon).always = len(k) < 9
 		add(k, "", 1, 0, 1, 1, both(soon, selectively)).always = len(k) < 6
@@ -445,11 +447,13 @@ func schedulePrograms() []*program {
 		add(k, "", 2, 0, 1, 0, both(trips, selectively)).always = len(k) < 6
 	}
 	add("q1 w1", "", 1, 1, 0, 0, nil).always = true
-	// Gaps that show one after the other, what is kept before its turn, and an answer after a silence.
+	// Gaps that show one after the other, what is kept before its turn, and an answer after a
+	// silence.
 	for _, k := range []string{"w3 w2", "r3 r2", "w1 r3 w1", "s1 r2 f1", "w2 r2"} {
 		add(k, "", 2, 0, 0, 0, both(trips, selectively)).always = true
 	}
-	// A packet that is lost twice behind others that came: four losses, as the first one tells the peer's selective repeat.
+	// A packet that is lost twice behind others that came: four losses, as the first one tells the
+	// peer's selective repeat.
 	add("w3 w3", "", 4, 0, 0, 0, selectively).always = true
 	add("w2", "W1", 1, 0, 0, 0, lazy).always = true // refused with a NAK to send
 	// Rights that go while a READ is answered; room, and a window, that are used up.
@@ -479,7 +483,8 @@ func schedulePrograms() []*program {
 		{"w1 w3 w3 w3", 3, 1, wide, "two maps", "pa3 sa9 lb db2 lb db sb da db sb da db3 sb da"},
 		// A READ behind a gap, and a packet behind it that asks for no answer.
 		{"w1 w1 r2 w2", 2, 1, wide, "a gap and a READ", "pa3 sa4 lb db sb da"},
-		// A map that comes after an ACK timeout, and timeouts after it: how long is waited for the peer?
+		// A map that comes after an ACK timeout, and timeouts after it: how long is waited for the
+		// peer?
 		{"w1 w2", 5, 6, both(silence, noProbes), "a late map", "pa sa2 lb db sb ta da sb sa ta sa lb ta sa lb ta sa lb"},
 	} {
 		add(k.ops, "", k.lost, 0, 0, k.early, both(both(both(k.change, lazy), both(trips, selectively)), after(k.tag, known+k.steps))).always = true

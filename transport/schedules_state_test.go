@@ -11,12 +11,14 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// stateHash hashes the state of engines, so that a state can be met again on another way. It
-// walks everything that an engine refers to: a plan for each type, made once by reflection, says where its words are.
-// Pointers are replaced by the order in which they are met, and times by how far they are from now.
+// stateHash hashes the state of engines, so that a state can be met again on another way. It walks
+// everything that an engine refers to: a plan for each type, made once by reflection, says where
+// its words are. Pointers are replaced by the order in which they are met, and times by how far
+// they are from now.
 //
-// Left out is what no decision depends on: counters, the packet that was handled last, tracers, the slots of a
-// completion queue that was polled, registered memory (the caller hashes its bytes), and the table of it.
+// Left out is what no decision depends on: counters, the packet that was handled last, tracers, the
+// slots of a completion queue that was polled, registered memory (the caller hashes its bytes), and
+// the table of it.
 type stateHash struct {
 	all  []byte // what is hashed
 	now  int64

@@ -21,14 +21,14 @@ var (
 )
 
 // TestEverySchedule plays small programs under every schedule. Two engines and a wire are all the
-// state there is: the engine has no clock, goroutine or source of randomness. In each state
-// every action is tried that can happen next: deliver, lose, duplicate or overtake a packet, let a timer
-// run, also while packets are still on their way, post the next request or receive, let an engine send, look at a
-// completion queue, end a queue pair and make it again. A state that was met before is not entered again, nor
-// is one that is the mirror image of another.
+// state there is: the engine has no clock, goroutine or source of randomness. In each state every
+// action is tried that can happen next: deliver, lose, duplicate or overtake a packet, let a timer
+// run, also while packets are still on their way, post the next request or receive, let an engine
+// send, look at a completion queue, end a queue pair and make it again. A state that was met before
+// is not entered again, nor is one that is the mirror image of another.
 //
-// What is bounded is how many packets are lost, duplicated and overtaken and how many timers run early, by the
-// program's budget. Within it the search is complete.
+// What is bounded is how many packets are lost, duplicated and overtaken and how many timers run
+// early, by the program's budget. Within it the search is complete.
 //
 // The oracle is in schedules_oracle_test.go. A failure prints its schedule.
 func TestEverySchedule(t *testing.T) {

@@ -88,7 +88,8 @@ type worldEnd struct {
 
 const worldMTU = ib.MTU256
 
-// tripNs is how long a packet is on its way where a program says so. Otherwise it is no time, and there are fewer states.
+// tripNs is how long a packet is on its way where a program says so. Otherwise it is no time, and
+// there are fewer states.
 const tripNs = 10_000
 
 func newWorld(t testing.TB, p *program) *world {
@@ -106,8 +107,8 @@ func (w *world) must(err error) {
 	}
 }
 
-// name is what addresses, numbers, keys and patterns of an end are made from. Where both ends have the same program
-// they are the same, too, so that the mirror image of a state is the state itself.
+// name is what addresses, numbers, keys and patterns of an end are made from. Where both ends have
+// the same program they are the same, too, so that the mirror image of a state is the state itself.
 func (w *world) name(i int) int {
 	if w.p.mirrored {
 		return 0
@@ -384,7 +385,8 @@ func (w *world) transmit(i int, batch []transport.TxPacket) int {
 	return n
 }
 
-// poll looks at completion queues. Receives come first: a success of the other end says that they are there.
+// poll looks at completion queues. Receives come first: a success of the other end says that they
+// are there.
 func (w *world) poll(of [2]bool) error {
 	var all [2][]transport.WC
 	for i, e := range w.ends {

@@ -17,8 +17,8 @@ import (
 	"github.com/goroce/goroce/mem"
 )
 
-// host is a device with several engines at one address: they share a table of memory, and each has a part of the
-// QP numbers and a lock, as a shard.
+// host is a device with several engines at one address: they share a table of memory, and each has
+// a part of the QP numbers and a lock, as a shard.
 type host struct {
 	addr    netip.Addr
 	table   *mem.Table
@@ -61,7 +61,8 @@ func (h *host) quiesce() {
 	}
 }
 
-// twoEngines returns two engines on one table, without locks, and a QP-less CQ and SRQ of the first.
+// twoEngines returns two engines on one table, without locks, and a QP-less CQ and SRQ of the
+// first.
 func twoEngines(t testing.TB) (h *host, cq *CQ, s *SRQ) {
 	h = newHost(t, "192.0.2.1", 1, 2)
 	cq, err := h.engines[0].CreateCQ(8, nil)
@@ -122,7 +123,8 @@ func TestObjectsOfAnotherEngine(t *testing.T) {
 	requireAttr(t, ud.PostSend(0, &SendWR{Opcode: WRSend, AH: ah, RemoteQPN: 5}), "ud.ah")
 }
 
-// The engine that saw the cause has the event. An object has one event of a type in all queues together.
+// The engine that saw the cause has the event. An object has one event of a type in all queues
+// together.
 func TestEventsOfSharedObjects(t *testing.T) {
 	h, cq, s := twoEngines(t)
 	e0, e1 := h.engines[0], h.engines[1]
@@ -162,8 +164,8 @@ func TestEventsOfSharedObjects(t *testing.T) {
 	require.Empty(t, drainEvents(e1))
 }
 
-// An engine has room for the events of CQs and SRQs that its QPs use, and still has those events when the QPs
-// are gone.
+// An engine has room for the events of CQs and SRQs that its QPs use, and still has those events
+// when the QPs are gone.
 func TestEventRoomForSharedObjects(t *testing.T) {
 	h := newHost(t, "192.0.2.1", 1, 2)
 	e0, e1 := h.engines[0], h.engines[1]
@@ -194,7 +196,8 @@ func TestEventRoomForSharedObjects(t *testing.T) {
 	require.Equal(t, want, drainEvents(e1))
 }
 
-// A CQ that overflows by a QP of one engine ends QPs of another one at their next completion, and tells once.
+// A CQ that overflows by a QP of one engine ends QPs of another one at their next completion, and
+// tells once.
 func TestSharedCQOverflow(t *testing.T) {
 	h := newHost(t, "192.0.2.1", 1, 2)
 	cq, err := h.engines[0].CreateCQ(1, nil)
@@ -218,7 +221,8 @@ func TestSharedCQOverflow(t *testing.T) {
 	require.False(t, cq.push(h.engines[0], &WC{}, false), "dead for good")
 }
 
-// cable carries packets from an engine of one host to one of another. Each end takes them under its own lock.
+// cable carries packets from an engine of one host to one of another. Each end takes them under its
+// own lock.
 type cable struct {
 	mu      sync.Mutex
 	packets [][]byte
@@ -302,11 +306,11 @@ func connectHosts(t testing.TB, a, b *host, qa, qb *QP) {
 	}
 }
 
-// Two engines on one table of memory, each in a goroutine, and two of their peer: all four send and receive at
-// once. The QPs of both engines complete on one CQ and take receives from one SRQ, each made by
-// another engine. An application polls, arms and waits for events, posts to the SRQ and changes
-// its limit, resizes the CQ, registers, reregisters and deregisters memory, and makes and ends QPs meanwhile. Every
-// message arrives once, whole and in order, and no event is missed.
+// Two engines on one table of memory, each in a goroutine, and two of their peer: all four send and
+// receive at once. The QPs of both engines complete on one CQ and take receives from one SRQ, each
+// made by another engine. An application polls, arms and waits for events, posts to the SRQ and
+// changes its limit, resizes the CQ, registers, reregisters and deregisters memory, and makes and
+// ends QPs meanwhile. Every message arrives once, whole and in order, and no event is missed.
 func TestEnginesInGoroutines(t *testing.T) {
 	const flows = 2
 	messages := 3000
@@ -492,8 +496,8 @@ func TestEnginesInGoroutines(t *testing.T) {
 	require.NoError(t, server.pd.Dealloc())
 }
 
-// Two engines complete on one CQ as fast as they can, while it is polled, armed and resized, until it
-// overflows. What was taken in comes out, each engine's in order; the overflow is told once.
+// Two engines complete on one CQ as fast as they can, while it is polled, armed and resized, until
+// it overflows. What was taken in comes out, each engine's in order; the overflow is told once.
 func TestSharedCQOverflowsInGoroutines(t *testing.T) {
 	for range 20 {
 		h := newHost(t, "192.0.2.1", 1, 2)
@@ -554,7 +558,8 @@ func TestSharedCQOverflowsInGoroutines(t *testing.T) {
 	}
 }
 
-// An engine makes a QP on a shared CQ and SRQ while their home destroys them: one of the two is refused.
+// An engine makes a QP on a shared CQ and SRQ while their home destroys them: one of the two is
+// refused.
 func TestSharedObjectsEndBesideCreate(t *testing.T) {
 	h := newHost(t, "192.0.2.1", 1, 2)
 	for range 2000 {
@@ -603,8 +608,9 @@ func TestSharedObjectsEndBesideCreate(t *testing.T) {
 	require.Zero(t, h.pd.Refs())
 }
 
-// Engines complete on one armed CQ and take from one SRQ with a limit at the same time, and each hands out the events that it
-// has. Whenever the CQ was armed and nothing is under way, an event has come.
+// Engines complete on one armed CQ and take from one SRQ with a limit at the same time, and each
+// hands out the events that it has. Whenever the CQ was armed and nothing is under way, an event
+// has come.
 func TestEventsOfSharedObjectsInGoroutines(t *testing.T) {
 	h := newHost(t, "192.0.2.1", 1, 2)
 	cq, err := h.engines[0].CreateCQ(4096, nil)
@@ -648,9 +654,9 @@ func TestEventsOfSharedObjectsInGoroutines(t *testing.T) {
 	require.Len(t, pollAll(cq), 4000)
 }
 
-// The application may see a completion, and post another receive to a shared SRQ, before the engine goes on: there is room
-// already. Here the engine is stopped where it makes the completion; if the request were not given back by then, this would
-// wait for ever.
+// The application may see a completion, and post another receive to a shared SRQ, before the engine
+// goes on: there is room already. Here the engine is stopped where it makes the completion; if the
+// request were not given back by then, this would wait for ever.
 func TestReceiveIsGivenBackBeforeItsCompletion(t *testing.T) {
 	for name, complete := range map[string]func(*QP, *recvWQE){
 		"complete": func(qp *QP, w *recvWQE) { qp.resp.msg.recv = w; qp.resp.finishRecv(false) },

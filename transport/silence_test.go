@@ -8,8 +8,8 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// A QP with SilenceNs asks on when its retries are used up, ever less often, down to once a second, until the silence
-// has lasted as long.
+// A QP with SilenceNs asks on when its retries are used up, ever less often, down to once a second,
+// until the silence has lasted as long.
 func TestSilence(t *testing.T) {
 	const silence = 30e9
 	s := newScript(t, loopOptions{tuning: Tuning{LossProbe: -1}, attr: func(a *QPAttr) { a.RetryCnt, a.SilenceNs = 2, silence }})
@@ -34,8 +34,8 @@ func TestSilence(t *testing.T) {
 	require.EqualValues(t, 1, s.a.e.Counters().RetryExceededErr)
 }
 
-// The peer is back after a silence that took all retries: an ACK, or a NAK for what was lost meanwhile, and there are all
-// retries again.
+// The peer is back after a silence that took all retries: an ACK, or a NAK for what was lost
+// meanwhile, and there are all retries again.
 func TestSilenceEnds(t *testing.T) {
 	for name, comesBack := range map[string]func(s *script) (retries int){
 		"ACK": func(s *script) int {
@@ -90,8 +90,8 @@ func TestSilenceEndsBehindRead(t *testing.T) {
 	require.EqualValues(t, 2*ackTimeoutNs, s.timer())
 }
 
-// A link that was down for as long as the retries last, to the millisecond, costs no connection: the first NAK gives back
-// what silence has taken, however much that is.
+// A link that was down for as long as the retries last, to the millisecond, costs no connection:
+// the first NAK gives back what silence has taken, however much that is.
 func TestSilenceEndsAtAnyTry(t *testing.T) {
 	const retries = 2
 	for silent := range retries + 3 {
@@ -132,7 +132,8 @@ func TestSilenceIsNotStall(t *testing.T) {
 	s.done("0 transport retry counter exceeded")
 }
 
-// Silence is counted while this side is awake: one that was stopped itself has not waited for anybody.
+// Silence is counted while this side is awake: one that was stopped itself has not waited for
+// anybody.
 func TestSilenceWhileAsleep(t *testing.T) {
 	s := newScript(t, loopOptions{tuning: Tuning{LossProbe: -1}, attr: func(a *QPAttr) { a.RetryCnt, a.SilenceNs = 0, 10e9 }})
 	s.post(WRSend, 1)

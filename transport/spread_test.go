@@ -24,8 +24,9 @@ func watchLight(p *pair) (light func(end int) bool, changes func(end int) int) {
 	return func(end int) bool { return last[end] }, func(end int) int { return n[end] }
 }
 
-// A connection with short messages shares a port with others. The first long one, with nothing on its way, leaves by
-// a port of its own, as does all that follows; acknowledgements alone are no reason.
+// A connection with short messages shares a port with others. The first long one, with nothing on
+// its way, leaves by a port of its own, as does all that follows; acknowledgements alone are no
+// reason.
 func TestLight(t *testing.T) {
 	p := newPair(t, pairConfig{})
 	light, changes := watchLight(p)
@@ -72,8 +73,8 @@ func TestLightRead(t *testing.T) {
 	require.False(t, light(1))
 }
 
-// While something is on its way the port stays, since the packets of a connection could overtake each
-// other: until the connection has carried much.
+// While something is on its way the port stays, since the packets of a connection could overtake
+// each other: until the connection has carried much.
 func TestLightBusy(t *testing.T) {
 	p := newPair(t, pairConfig{})
 	light, _ := watchLight(p)

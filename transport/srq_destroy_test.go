@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An SRQ that is destroyed leaves no event, no room that was reserved for one, no receive request and no use of its domain; another's
-// event stays.
+// An SRQ that is destroyed leaves no event, no room that was reserved for one, no receive request
+// and no use of its domain; another's event stays.
 func TestSRQDestroyLeavesNothing(t *testing.T) {
 	b := newBench(t)
 	other := newSRQ(t, b, 2)

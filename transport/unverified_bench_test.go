@@ -17,8 +17,9 @@ func (c *icrcOf) Check(_ int, p *RxPacket) bool {
 	return m != ib.Mismatch
 }
 
-// BenchmarkUnverified measures a packet of WRITEs from its check to where it is placed, in memory that is in no cache: all packets
-// of a batch checked before the first is placed, and each right before. One op is a packet.
+// BenchmarkUnverified measures a packet of WRITEs from its check to where it is placed, in memory
+// that is in no cache: all packets of a batch checked before the first is placed, and each right
+// before. One op is a packet.
 func BenchmarkUnverified(b *testing.B) {
 	const region = 64 << 20
 	for _, c := range []struct{ mtu, size int }{{1024, 1 << 20}, {4096, 1 << 20}, {1024, 64}} {

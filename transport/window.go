@@ -3,11 +3,11 @@ package transport
 import "github.com/goroce/goroce/ib"
 
 // window bounds the packets sent, or requested by READs, and not acknowledged, because a datagram
-// receiver has a socket buffer and no back pressure. A loss halves it, a timeout leaves a quarter, and
-// each acknowledged window adds a packet, or a quarter of the window while round trips show that the
-// path is not full. A connection begins with a few packets, because nothing is known of the path, and
-// doubles them in each round trip until a loss: a whole window would overflow a small queue before
-// the first answer comes.
+// receiver has a socket buffer and no back pressure. A loss halves it, a timeout leaves a quarter,
+// and each acknowledged window adds a packet, or a quarter of the window while round trips show
+// that the path is not full. A connection begins with a few packets, because nothing is known of
+// the path, and doubles them in each round trip until a loss: a whole window would overflow a small
+// queue before the first answer comes.
 type window struct {
 	size     int // packets of long messages; short ones have the same, up to max>>long
 	max      int
@@ -16,9 +16,10 @@ type window struct {
 	used     int  // most packets that were unacknowledged at a time; the window grows to twice that
 	before   int  // size before losses that may not mean lack of room; 0 if not needed
 	begins   bool // the first of these ended the doubling
-	// A window of long messages is up to 1<<long times as large as others: bytes keep both ends busy,
-	// and a path with a small MTU has more packets for the same bytes. This holds only if the packets
-	// travel as large datagrams; a receiver that gets each by itself has as many packets to handle.
+	// A window of long messages is up to 1<<long times as large as others: bytes keep both ends
+	// busy, and a path with a small MTU has more packets for the same bytes. This holds only if the
+	// packets travel as large datagrams; a receiver that gets each by itself has as many packets to
+	// handle.
 	long     uint8
 	idle     bool // no loss since, and the last round trip was so short that nothing was queued
 	doubling bool // each round trip doubles the window
@@ -99,9 +100,9 @@ func (w *window) onAck(n int) {
 	}
 }
 
-// growth returns by how many packets the window grows once step packets were acknowledged: by one in
-// a round trip. A large one adds those of a run at once. So it loses a few when the queue is full, or a
-// TCP flow beside it, whose bursts are larger, would be the one to lose every time.
+// growth returns by how many packets the window grows once step packets were acknowledged: by one
+// in a round trip. A large one adds those of a run at once. So it loses a few when the queue is
+// full, or a TCP flow beside it, whose bursts are larger, would be the one to lose every time.
 func (w *window) growth() (more, step int) {
 	if w.idle {
 		return max(w.size/4, 1), w.size
@@ -133,8 +134,8 @@ func (w *window) onRun(n int) {
 	}
 }
 
-// onLoss halves the window after packets were lost. If it took 3/10, as TCP cubic does, a cubic flow
-// beside it would get a sixth: it loses more often in the same full queue (docs/loss.md).
+// onLoss halves the window after packets were lost. If it took 3/10, as TCP cubic does, a cubic
+// flow beside it would get a sixth: it loses more often in the same full queue (docs/loss.md).
 func (w *window) onLoss() { w.shrink(2, minWindow) }
 
 // onTimeout quarters it after no answer came at all. What was doubling doubles on, as nothing was
@@ -165,8 +166,8 @@ func (w *window) convict() { w.before, w.begins = 0, false }
 // reopen restores an earlier size.
 func (w *window) reopen(size int) { w.size = max(w.size, min(size, w.max)) }
 
-// shrink divides the window, which stays as large as least if it was: after a silence, which shows no
-// full queue, that is more.
+// shrink divides the window, which stays as large as least if it was: after a silence, which shows
+// no full queue, that is more.
 func (w *window) shrink(by, least int) {
 	if w.ruled {
 		return

@@ -46,8 +46,8 @@ func TestWindowDefault(t *testing.T) {
 	}
 }
 
-// A short message behind long ones leaves while the window of long ones has room, and short messages by
-// themselves have theirs.
+// A short message behind long ones leaves while the window of long ones has room, and short
+// messages by themselves have theirs.
 func TestWindowShortBehindLong(t *testing.T) {
 	const long = 1 << 20 >> 10 // packets
 	for _, c := range []struct {
@@ -77,8 +77,9 @@ func TestWindowShortBehindLong(t *testing.T) {
 	}
 }
 
-// Where packets travel as large datagrams the window of long messages is one of bytes, at a small path MTU, unless
-// somebody has set it in packets; that of small messages is not. Every half of it asks for an answer.
+// Where packets travel as large datagrams the window of long messages is one of bytes, at a small
+// path MTU, unless somebody has set it in packets; that of small messages is not. Every half of it
+// asks for an answer.
 func TestWindowLong(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -173,8 +174,9 @@ func TestWindowExplicit(t *testing.T) {
 	require.Equal(t, 0, l.unacked(), "the window has grown only as far as the connection has shown to bear")
 }
 
-// Without a loss since, a window grows by a quarter of itself for each round trip as short as the shortest, and by a
-// packet for each that is not: a large one of packets that travel in runs by a few at once, after as many round trips.
+// Without a loss since, a window grows by a quarter of itself for each round trip as short as the
+// shortest, and by a packet for each that is not: a large one of packets that travel in runs by a
+// few at once, after as many round trips.
 func TestWindowGrows(t *testing.T) {
 	for _, long := range []uint8{0, maxLong} {
 		for _, size := range []int{8, 80} {

@@ -14,8 +14,8 @@ import (
 // envPrint has TestUnprivileged print what it may do, as a node would start.
 const envPrint = "GOROCE_BENCH_TEST_PRINT"
 
-// A node that is to have no privileges has none, also when root starts it: else the figures for most users
-// would be those of root.
+// A node that is to have no privileges has none, also when root starts it: else the figures for
+// most users would be those of root.
 func TestUnprivileged(t *testing.T) {
 	if os.Getenv(envPrint) != "" {
 		if err := drop(); err != nil {

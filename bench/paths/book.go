@@ -47,7 +47,8 @@ type book struct {
 	streams map[stream]*seen
 }
 
-// stream is packets whose numbers belong together: a TCP connection, or requests to a queue pair, or its responses.
+// stream is packets whose numbers belong together: a TCP connection, or requests to a queue pair,
+// or its responses.
 type stream struct {
 	protocol Protocol
 	to       uint32 // ports, or a queue pair's number
@@ -144,7 +145,8 @@ func (k *book) stream(id stream) *seen {
 	return s
 }
 
-// seen is which numbers of a stream have been delivered: a few runs of them, in order, for what is missing is little.
+// seen is which numbers of a stream have been delivered: a few runs of them, in order, for what is
+// missing is little.
 type seen struct {
 	begun bool
 	top   int64 // behind the last number that was sent

@@ -25,8 +25,8 @@ func tcpPacket(seq uint32, n int) []byte {
 	return b
 }
 
-// A packet that was sent before is a repeat; if it had been delivered it was for nothing. That holds where
-// numbers begin again, and acknowledgements do not count.
+// A packet that was sent before is a repeat; if it had been delivered it was for nothing. That
+// holds where numbers begin again, and acknowledgements do not count.
 func TestBookRoCE(t *testing.T) {
 	var k book
 	send := func(op ib.Opcode, psn uint32, arrives bool) {

@@ -70,8 +70,8 @@ type Contender struct {
 	GoBack bool
 }
 
-// sender is the end from which the data goes: what a READ gets comes the other way. A flow beside goes the same way,
-// or the two would only share the path with each other's acknowledgements.
+// sender is the end from which the data goes: what a READ gets comes the other way. A flow beside
+// goes the same way, or the two would only share the path with each other's acknowledgements.
 func (c *Contender) sender() int {
 	if c.Kind == flowRead {
 		return 1

@@ -4,11 +4,11 @@
 //
 // # Shape
 //
-// A [Path] is what a link is like. A lane is one direction of it, in virtual time: packets enter and
-// leave, and what happens to them is drawn from a seed. The link is a process that moves packets
-// between the TUN devices of two network namespaces, as a lane for each direction says. Each end is
-// a process too, with the flows of one round. [Run] plays the cells of the table, and [Report]
-// is what they gave.
+// A [Path] is what a link is like. A lane is one direction of it, in virtual time: packets enter
+// and leave, and what happens to them is drawn from a seed. The link is a process that moves
+// packets between the TUN devices of two network namespaces, as a lane for each direction says.
+// Each end is a process too, with the flows of one round. [Run] plays the cells of the table, and
+// [Report] is what they gave.
 //
 // # What is counted where
 //

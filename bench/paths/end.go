@@ -24,13 +24,14 @@ import (
 )
 
 const (
-	// messageBytes is what goroce writes and reads at a time, and bulkDepth how many of these it has posted.
+	// messageBytes is what goroce writes and reads at a time, and bulkDepth how many of these it
+	// has posted.
 	messageBytes = 64 << 10
 	bulkDepth    = 128
 	// chunkBytes is what streams are written and read in.
 	chunkBytes = 256 << 10
-	// pingBytes is the length of small messages, of which one is sent each pingEvery, if no more than pingDepth
-	// have no answer.
+	// pingBytes is the length of small messages, of which one is sent each pingEvery, if no more
+	// than pingDepth have no answer.
 	pingBytes = 64
 	pingEvery = 2 * time.Millisecond
 	pingDepth = 256
@@ -375,7 +376,8 @@ func (s *EndService) Ping(a FlowArgs, _ *struct{}) error {
 // slot is the memory of a small message.
 func (e *end) slot(i int) []byte { return e.memory[bulkDepth*messageBytes+i*pingBytes:][:pingBytes] }
 
-// slotSGE is the same for work requests. The first half of the slots is for what comes, and the second for what goes.
+// slotSGE is the same for work requests. The first half of the slots is for what comes, and the
+// second for what goes.
 func (e *end) slotSGE(i int) []verbs.SGE {
 	return []verbs.SGE{e.mr.SGE(bulkDepth*messageBytes+i*pingBytes, pingBytes)}
 }

@@ -128,8 +128,8 @@ func (l *lane) next() (due int64, ok bool) {
 	return l.under[0].due, true
 }
 
-// leave is the next packet that has left by now, nil if there is none, and how late it is. The bytes are
-// valid until release is called with them.
+// leave is the next packet that has left by now, nil if there is none, and how late it is. The
+// bytes are valid until release is called with them.
 func (l *lane) leave(now int64) (b []byte, late int64) {
 	due, ok := l.next()
 	if !ok || due > now {

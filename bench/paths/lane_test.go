@@ -27,7 +27,8 @@ type arrived struct {
 	at int64
 }
 
-// through sends packets of 1,462 bytes, which take 1,500 on the cable, at times, and returns what comes.
+// through sends packets of 1,462 bytes, which take 1,500 on the cable, at times, and returns what
+// comes.
 func through(l *lane, times []int64) (all []arrived) {
 	take := func(until int64) {
 		for {
@@ -87,7 +88,8 @@ func TestLaneQueue(t *testing.T) {
 	require.InDelta(t, 5000, len(through(l, every(packetNs/2, 10_000))), float64(fit))
 }
 
-// The share that is lost is what was asked for, one by one or in bursts of the length that was asked for.
+// The share that is lost is what was asked for, one by one or in bursts of the length that was
+// asked for.
 func TestLaneLoss(t *testing.T) {
 	const n = 400_000
 	for _, burst := range []float64{0, 8} {
@@ -106,7 +108,8 @@ func TestLaneLoss(t *testing.T) {
 	}
 }
 
-// Packets that come at the rate of the link are overtaken by three, and all others keep their order.
+// Packets that come at the rate of the link are overtaken by three, and all others keep their
+// order.
 func TestLaneLate(t *testing.T) {
 	const n = 20_000
 	l := newLane(Path{Mbps: 200, Delay: time.Millisecond, Late: 0.01}, 3, 0)
@@ -158,8 +161,8 @@ func TestLaneJitterAndDuplicates(t *testing.T) {
 	require.NotEqual(t, got, through(newLane(p, 5, 1), every(packetNs, 20_000)))
 }
 
-// Packets that say that they may be marked are, from the length of the queue on that was asked for, and
-// their checksum is right again.
+// Packets that say that they may be marked are, from the length of the queue on that was asked for,
+// and their checksum is right again.
 func TestLaneMarks(t *testing.T) {
 	l := newLane(Path{Mbps: 200, Mark: 5}, 1, 0)
 	sum := func(b []byte) (s uint32) {

@@ -227,7 +227,8 @@ func (l *link) write(fd int, lane *lane) {
 	}
 }
 
-// monotonic is the clock of all processes here, CLOCK_MONOTONIC in nanoseconds, read without a system call.
+// monotonic is the clock of all processes here, CLOCK_MONOTONIC in nanoseconds, read without a
+// system call.
 func monotonic() int64 { return clockBase + int64(time.Since(clockStart)) }
 
 var (
@@ -239,8 +240,9 @@ var (
 	}()
 )
 
-// urgent has this process run before others, and at once, as far as is permitted, and says how. All threads: the
-// runtime may hand what the link's thread does to another one and back, at the priority of that one.
+// urgent has this process run before others, and at once, as far as is permitted, and says how. All
+// threads: the runtime may hand what the link's thread does to another one and back, at the
+// priority of that one.
 func urgent() string {
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 	tasks, err := os.ReadDir("/proc/self/task")

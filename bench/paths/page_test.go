@@ -23,8 +23,8 @@ func line(t *testing.T, page, section, path string) string {
 	return ""
 }
 
-// What misses an aim is bold, medians are of rounds that count, and cells of another run stay if this
-// one has none of them.
+// What misses an aim is bold, medians are of rounds that count, and cells of another run stay if
+// this one has none of them.
 func TestPage(t *testing.T) {
 	row := Rows()[0].Name
 	lossy, full := Rows()[1].Name, Rows()[2].Name
@@ -99,7 +99,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// The data of the flow beside goes the way that the data of the contender goes, and is counted where it arrives.
+// The data of the flow beside goes the way that the data of the contender goes, and is counted
+// where it arrives.
 func TestBesideGoesTheSameWay(t *testing.T) {
 	row := pick(func(r *Row) bool { return r.Beside != "" })[0]
 	all := row.contenders()

@@ -18,8 +18,8 @@ const (
 	roleEnd  = "end"
 )
 
-// Child runs a process of a run, if this one is meant to be one, and reports whether it was. Main functions that
-// call [Run] call it first.
+// Child runs a process of a run, if this one is meant to be one, and reports whether it was. Main
+// functions that call [Run] call it first.
 func Child() bool {
 	var err error
 	switch os.Getenv(roleEnv) {
@@ -49,7 +49,8 @@ type child struct {
 	c   *rpc.Client
 }
 
-// niceness is that of the ends, for those who may: what else the machine does takes little of their time.
+// niceness is that of the ends, for those who may: what else the machine does takes little of their
+// time.
 const niceness = -19
 
 // command is a command that runs before others.

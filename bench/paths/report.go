@@ -30,7 +30,8 @@ type Ran struct {
 // Add adds a result of the newest run.
 func (r *Report) Add(x Result) { r.Results = append(r.Results, x) }
 
-// Write writes the data and the page. keep says that cells of an earlier run stay, if this one has none of them.
+// Write writes the data and the page. keep says that cells of an earlier run stay, if this one has
+// none of them.
 func (r *Report) Write(dir string, keep bool) error {
 	if keep {
 		old, err := read(dir)

@@ -44,8 +44,8 @@ type Result struct {
 	Marked         int
 	P50, P999      float64 // of a small message, there and back, in us
 	Trips          int
-	// Late50, Late99 and LateWorst are how much later than it should a packet left the link, in us: half of all,
-	// all but one in a hundred, the latest.
+	// Late50, Late99 and LateWorst are how much later than it should a packet left the link, in us:
+	// half of all, all but one in a hundred, the latest.
 	Late50, Late99, LateWorst float64
 	// Behind is why this round does not count; "" is that it does.
 	Behind string
@@ -55,8 +55,9 @@ type Result struct {
 	Run   int    // of Report.Runs
 }
 
-// A link has fallen behind if more than a packet in a hundred leaves later than this share of the time that a
-// round trip takes, and than lateUs in any case. Such a round is played again, so many times.
+// A link has fallen behind if more than a packet in a hundred leaves later than this share of the
+// time that a round trip takes, and than lateUs in any case. Such a round is played again, so many
+// times.
 const (
 	lateShare = 0.1
 	lateUs    = 500
@@ -71,7 +72,8 @@ type runner struct {
 	bbr  bool
 }
 
-// Run measures cells, and hands over each result as it comes. The results it returns with an error are good.
+// Run measures cells, and hands over each result as it comes. The results it returns with an error
+// are good.
 func Run(o Options, each func(Result)) (err error) {
 	r := &runner{o: o}
 	if r.lab, err = newLab(); err != nil {
@@ -220,7 +222,8 @@ func (m *round) begin() error {
 	return tell(a, "End.Flow", FlowArgs{Kind: c.Kind})
 }
 
-// ackTimeout is the code of the ACK timeout, 0 for the default of 67 ms where that is twice a round trip.
+// ackTimeout is the code of the ACK timeout, 0 for the default of 67 ms where that is twice a round
+// trip.
 func (r *Row) ackTimeout() ib.TimeoutCode {
 	if r.Path.full() > 33*time.Millisecond {
 		return 17 // 537 ms
@@ -328,7 +331,8 @@ func (m *round) close() {
 	}
 }
 
-// quicEnd is a process of the program of bench/apps/cmd/quic. For each line that it reads it prints a Sample.
+// quicEnd is a process of the program of bench/apps/cmd/quic. For each line that it reads it prints
+// a Sample.
 type quicEnd struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser

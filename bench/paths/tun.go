@@ -13,8 +13,8 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 )
 
-// tunName is the name of the device in each namespace, and tunQueue how many packets the kernel holds that the
-// link has not read yet.
+// tunName is the name of the device in each namespace, and tunQueue how many packets the kernel
+// holds that the link has not read yet.
 const (
 	tunName  = "tun0"
 	tunQueue = 5000

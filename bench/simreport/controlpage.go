@@ -34,7 +34,8 @@ type controlPage struct {
 
 func (c *controlPage) p(format string, args ...any) { fmt.Fprintf(&c.b, format+"\n", args...) }
 
-// play runs a path with each control, and prints a row for each. Each flow begins apart ns after the one before.
+// play runs a path with each control, and prints a row for each. Each flow begins apart ns after
+// the one before.
 func (c *controlPage) play(name string, s Path, flows int, op verbs.WROpcode, apart int64, rttNs ...int64) {
 	for _, a := range controls {
 		if c.err != nil {

@@ -12,8 +12,9 @@ import (
 	"github.com/goroce/goroce/internal/seeds"
 )
 
-// Selective repeat loses of the rate what is lost, and less than a tenth more, whatever brings the data. Going back keeps what
-// the theory says, within a tenth; less where each window loses many packets.
+// Selective repeat loses of the rate what is lost, and less than a tenth more, whatever brings the
+// data. Going back keeps what the theory says, within a tenth; less where each window loses many
+// packets.
 func TestLossPage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/congestion/loss.md")
 	require.NoError(t, err)

@@ -11,7 +11,8 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// Figures of docs/loss.md over a slow path with a short queue, which a window of 1,024 packets overflows: -v.
+// Figures of docs/loss.md over a slow path with a short queue, which a window of 1,024 packets
+// overflows: -v.
 func TestNarrow(t *testing.T) {
 	seeds.Long(t)
 	for _, c := range []struct {

@@ -46,8 +46,9 @@ func TestDelayFillsThePath(t *testing.T) {
 	require.Zero(t, r.Dropped)
 }
 
-// A window that the first burst has made small fills a long path again within two seconds: while nothing is queued it grows
-// by a quarter of itself for each round trip. Where packets do not leave in runs it has 256, and answers come eight times.
+// A window that the first burst has made small fills a long path again within two seconds: while
+// nothing is queued it grows by a quarter of itself for each round trip. Where packets do not leave
+// in runs it has 256, and answers come eight times.
 func TestWindowFillsThePath(t *testing.T) {
 	for _, op := range []verbs.WROpcode{verbs.WRWrite, verbs.WRRead} {
 		for _, s := range []Path{
@@ -62,9 +63,10 @@ func TestWindowFillsThePath(t *testing.T) {
 	}
 }
 
-// While a packet that is lost on a long path is sent again, the sender goes on: it does not wait until the packet has come,
-// and then send a whole window at once, of which the queue had no room for half. A READ goes on although 16 requests, as many as may
-// be outstanding, ask for a window and no more.
+// While a packet that is lost on a long path is sent again, the sender goes on: it does not wait
+// until the packet has come, and then send a whole window at once, of which the queue had no room
+// for half. A READ goes on although 16 requests, as many as may be outstanding, ask for a window
+// and no more.
 func TestWindowGoesOn(t *testing.T) {
 	for _, op := range []verbs.WROpcode{verbs.WRWrite, verbs.WRRead} {
 		s := &Path{Rate: 50 * cc.Mbps, Queue: 556, Loss: 0.0005, Runs: true, Flows: []PathFlow{{RTTNs: 100 * Millisecond, Op: op}}}
@@ -76,8 +78,8 @@ func TestWindowGoesOn(t *testing.T) {
 	}
 }
 
-// A window beside a short queue loses few packets whenever it has filled it, also if packets leave in runs, and each time it
-// loses some it becomes smaller.
+// A window beside a short queue loses few packets whenever it has filled it, also if packets leave
+// in runs, and each time it loses some it becomes smaller.
 func TestWindowShortQueue(t *testing.T) {
 	for _, op := range []verbs.WROpcode{verbs.WRWrite, verbs.WRRead} {
 		s := &Path{Rate: 50 * cc.Mbps, Queue: 40, Runs: true, Flows: []PathFlow{{RTTNs: Millisecond, Op: op}}}
@@ -116,9 +118,10 @@ func TestDelayRoundTrips(t *testing.T) {
 	}
 }
 
-// READs fill a path that loses packets in both directions, one by one or in bursts. When a lost request counted as all that it asks
-// for they had 166 and 143 Mb/s; when a burst took all probes, 173. When what waits for a lost request at the peer counted as come, as
-// much again was requested, and the queue had no room for 0.9 %.
+// READs fill a path that loses packets in both directions, one by one or in bursts. When a lost
+// request counted as all that it asks for they had 166 and 143 Mb/s; when a burst took all probes,
+// 173. When what waits for a lost request at the peer counted as come, as much again was requested,
+// and the queue had no room for 0.9 %.
 func TestReadsLoseRequests(t *testing.T) {
 	for _, s := range []Path{
 		{Noise: Noise{EveryNs: 5 * Millisecond, LeastNs: 100 * Microsecond, MostNs: 1500 * Microsecond}, Seed: 1},
@@ -135,9 +138,9 @@ func TestReadsLoseRequests(t *testing.T) {
 	}
 }
 
-// Hosts that stall slow a READ down, and no more: each stall takes time, but what comes behind the first packet of an answer is
-// counted. When it was not, a stall made the rate smaller, a smaller rate had a larger part of each answer uncounted,
-// and 0.3 Mb/s were left.
+// Hosts that stall slow a READ down, and no more: each stall takes time, but what comes behind the
+// first packet of an answer is counted. When it was not, a stall made the rate smaller, a smaller
+// rate had a larger part of each answer uncounted, and 0.3 Mb/s were left.
 func TestDelayReadWithStalls(t *testing.T) {
 	s := &Path{Rate: 200 * cc.Mbps, Queue: 100, Flows: delayFlows(1, Millisecond), DurationNs: 1000 * Millisecond, WarmupNs: 300 * Millisecond}
 	s.Flows[0].Op = verbs.WRRead
@@ -147,8 +150,8 @@ func TestDelayReadWithStalls(t *testing.T) {
 	require.Greater(t, r.Total, 0.6*r.PayloadMax)
 }
 
-// Hosts whose processes wait for a processor for 1 to 3 ms each 10 ms: what is admitted covers part of that, and flows
-// are equal.
+// Hosts whose processes wait for a processor for 1 to 3 ms each 10 ms: what is admitted covers part
+// of that, and flows are equal.
 func TestDelayStalls(t *testing.T) {
 	seeds.Long(t)
 	seeds.Slow(t)
@@ -163,10 +166,11 @@ func TestDelayStalls(t *testing.T) {
 	}
 }
 
-// Flows whose packets leave in runs share a short queue, and drop little more than in theory, where a window loses 1.5 / W^2 of
-// its packets: 3 % with 16 flows. When windows grew by whole runs it was 8 %; when the least window was a few runs, half. Flows of
-// READ that begin while the queue is full have seen no short round trip: when each of them took its losses for those of the path,
-// that was a third.
+// Flows whose packets leave in runs share a short queue, and drop little more than in theory, where
+// a window loses 1.5 / W^2 of its packets: 3 % with 16 flows. When windows grew by whole runs it
+// was 8 %; when the least window was a few runs, half. Flows of READ that begin while the queue is
+// full have seen no short round trip: when each of them took its losses for those of the path, that
+// was a third.
 func TestWindowsShareInRuns(t *testing.T) {
 	seeds.Long(t)
 	for _, n := range []int{8, 16} {
@@ -198,8 +202,8 @@ func TestWindowBesideTCP(t *testing.T) {
 	}
 }
 
-// Beside TCP cubic both have about a third; with 10 ms it takes longer to find that there is one. (Beside BBR nobody has that
-// who goes by losses or round trips, TCP cubic neither.)
+// Beside TCP cubic both have about a third; with 10 ms it takes longer to find that there is one.
+// (Beside BBR nobody has that who goes by losses or round trips, TCP cubic neither.)
 func TestDelayBesideTCP(t *testing.T) {
 	seeds.Long(t)
 	seeds.Slow(t)
@@ -215,8 +219,8 @@ func TestDelayBesideTCP(t *testing.T) {
 	}
 }
 
-// Flows that begin one after the other, while the queue is full, do not take each other for rivals: they are equal after
-// three seconds, and the queue is short.
+// Flows that begin one after the other, while the queue is full, do not take each other for rivals:
+// they are equal after three seconds, and the queue is short.
 func TestDelaySharesLater(t *testing.T) {
 	seeds.Long(t)
 	seeds.Slow(t)
@@ -231,8 +235,8 @@ func TestDelaySharesLater(t *testing.T) {
 	require.Less(t, r.Dropped, 0.005)
 }
 
-// 16:1 at 40 Gb/s without marks, with a target as short as the hosts of a simulation allow: the port is busy, nothing is
-// dropped, and a small message is no later than with DCQCN and marks.
+// 16:1 at 40 Gb/s without marks, with a target as short as the hosts of a simulation allow: the
+// port is busy, nothing is dropped, and a small message is no later than with DCQCN and marks.
 func TestDelayIncast(t *testing.T) {
 	seeds.Long(t)
 	seeds.Slow(t)

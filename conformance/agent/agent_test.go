@@ -188,8 +188,9 @@ func TestLimits(t *testing.T) {
 	require.Equal(t, "", other.say("pd "+strings.Repeat("x", peer.AgentMaxLine)), "a line longer than any ends the session")
 }
 
-// Connections that say nothing, or half a line, keep no client out. Each one above the bound ends the oldest, without
-// any time passing: the bubble's clock moves only when all wait, and the deadline of hello is not what ends them.
+// Connections that say nothing, or half a line, keep no client out. Each one above the bound ends
+// the oldest, without any time passing: the bubble's clock moves only when all wait, and the
+// deadline of hello is not what ends them.
 func TestStrangers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const beyond = 10

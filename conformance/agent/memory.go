@@ -11,8 +11,8 @@ var memoryCommands = map[string]func(*session) error{"fill": (*session).fill, "c
 // maxRead is how many bytes can be read at a time.
 const maxRead = 65536
 
-// fence orders this goroutine's accesses to memory with those of the device: what a peer has done by
-// one-sided operations makes no event here, and taking the device's lock is one.
+// fence orders this goroutine's accesses to memory with those of the device: what a peer has done
+// by one-sided operations makes no event here, and taking the device's lock is one.
 func (s *session) fence() { s.dev().Counters() }
 
 // memory is the part of a buffer that is meant.

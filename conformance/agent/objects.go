@@ -112,7 +112,8 @@ func (s *session) span(b *buffer, off, n uint64) []byte {
 	return b.b[off : off+n]
 }
 
-// part is the part of the buffer at the key buf that the arguments off and len name; by default all of it from off.
+// part is the part of the buffer at the key buf that the arguments off and len name; by default all
+// of it from off.
 func (s *session) part() []byte {
 	b, off := object[*buffer](s, "buf"), s.num("off", 0)
 	if b == nil {

@@ -19,8 +19,8 @@ const (
 	DefaultMaxBytes = 1 << 30
 	// DefaultMaxSessions is how many sessions may be open at a time, unless told.
 	DefaultMaxSessions = 64
-	// maxStrangers is how many connections may be open that have not said hello. One more ends the oldest of them: a
-	// client says hello at once, and what says nothing keeps no client out.
+	// maxStrangers is how many connections may be open that have not said hello. One more ends the
+	// oldest of them: a client says hello at once, and what says nothing keeps no client out.
 	maxStrangers = 64
 	// maxObjects is how many objects a session may have at a time.
 	maxObjects = 8192
@@ -66,8 +66,8 @@ func New(cfg Config) *Server {
 	return &Server{cfg: cfg, open: map[net.Conn]bool{}}
 }
 
-// Serve accepts sessions until ctx ends or the listener fails, and ends them. It closes the listener. The
-// error is nil if ctx has ended.
+// Serve accepts sessions until ctx ends or the listener fails, and ends them. It closes the
+// listener. The error is nil if ctx has ended.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()

@@ -204,8 +204,8 @@ func parseNum(text string) (uint64, error) {
 	return n, nil
 }
 
-// Commands read their arguments by the methods and functions below. What is wrong with one is noted in bad and its
-// value is zero, so that a command looks at bad once, when it has read them all.
+// Commands read their arguments by the methods and functions below. What is wrong with one is noted
+// in bad and its value is zero, so that a command looks at bad once, when it has read them all.
 
 func (s *session) complain(err error) {
 	if s.bad == nil {

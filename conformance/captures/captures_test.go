@@ -13,7 +13,8 @@ import (
 
 const data = "testdata"
 
-// Each capture is explained right: what was injected is found at the right packet, and nothing else is.
+// Each capture is explained right: what was injected is found at the right packet, and nothing else
+// is.
 func TestExplained(t *testing.T) {
 	records, err := load(data)
 	require.NoError(t, err)

@@ -3,8 +3,8 @@
 //
 // # Scenes
 //
-// A Scene is a few operations between two peers, of which each may be rdma_rxe or goroce, with
-// one fault that the lab's wire injects (conformance/lab/wire), or one mistake of the application. It
+// A Scene is a few operations between two peers, of which each may be rdma_rxe or goroce, with one
+// fault that the lab's wire injects (conformance/lab/wire), or one mistake of the application. It
 // is recorded at both ends at once. What is written down with it, a Record, comes from the
 // injector: which packet was hit, what happened to it, in which frames of either capture it is, and
 // which kind of finding each end must give. The analyser has no part in that.
@@ -18,6 +18,6 @@
 //
 // # Data
 //
-// testdata holds what the captures command of conformance/cmd/lab has recorded, and [Table] makes the table of it in
-// CAPTURES.md.
+// testdata holds what the captures command of conformance/cmd/lab has recorded, and [Table] makes
+// the table of it in CAPTURES.md.
 package captures

@@ -10,8 +10,8 @@ import (
 	"github.com/goroce/goroce/conformance/peer"
 )
 
-// Pairs are who asks whom, so that each kernel and goroce are on either side. Index -1 is goroce, others
-// are of the guests.
+// Pairs are who asks whom, so that each kernel and goroce are on either side. Index -1 is goroce,
+// others are of the guests.
 var Pairs = [][2]int{{0, 1}, {1, -1}, {-1, 0}, {-1, -1}}
 
 // side is one end of a stage.

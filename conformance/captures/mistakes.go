@@ -141,8 +141,8 @@ func playCredits(t *take) {
 	t.await(t.ends[0].qp, len(w), peer.Success)
 }
 
-// shout has the requester send a datagram, which nobody answers, after a time in which it would have sent again: the capture
-// goes on.
+// shout has the requester send a datagram, which nobody answers, after a time in which it would
+// have sent again: the capture goes on.
 func (t *take) shout() {
 	qp := peer.Got(t.ends[0].s.QP(peer.QPConfig{Type: peer.UD, QKey: qkey}))
 	peer.Must(qp.Connect(peer.Conn{Family: peer.V4, Remote: t.addrs[1], MTU: t.link.mtu[0], SQPSN: psn0}))
@@ -153,8 +153,8 @@ func (t *take) shout() {
 	t.await(qp, 1, peer.Success)
 }
 
-// talkOn lets both hosts be heard after a failure, so that it is not the end of the capture: a WRITE of
-// another pair of queue pairs, after a time in which the first would have sent again.
+// talkOn lets both hosts be heard after a failure, so that it is not the end of the capture: a
+// WRITE of another pair of queue pairs, after a time in which the first would have sent again.
 func (t *take) talkOn() {
 	l := t.link
 	l.retry, l.timeout = 7, calm

@@ -62,8 +62,8 @@ func (c *counted) fits(p *ib.Packet) (known, ok bool) {
 	return true, ahead >= 0 && ahead <= int(c.sent-c.of[i])
 }
 
-// What a requester asks of an MSN refuses no response of a kernel: of none of the captures, in which
-// packets were lost, doubled, overtaken and refused.
+// What a requester asks of an MSN refuses no response of a kernel: of none of the captures, in
+// which packets were lost, doubled, overtaken and refused.
 func TestHonestMSN(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(data, "*", "*.requester.pcapng"))
 	require.NoError(t, err)

@@ -16,7 +16,8 @@ import (
 // Stage is where scenes are played: two peers on a wire.
 type Stage struct {
 	Wire *wire.Switch
-	// Peers are requester and responder; open makes them, because goroce's devices are tuned for a scene.
+	// Peers are requester and responder; open makes them, because goroce's devices are tuned for a
+	// scene.
 	Open func(s *Scene) (peers [2]peer.Peer, done func(), err error)
 	// Hosts run programs at either end, while no device is open.
 	Hosts [2]matrix.Host
@@ -25,8 +26,8 @@ type Stage struct {
 	Ports [2]string
 }
 
-// tries is how often a scene is played until it went as planned: a guest that stands still makes requesters send again what
-// nobody has lost.
+// tries is how often a scene is played until it went as planned: a guest that stands still makes
+// requesters send again what nobody has lost.
 const tries = 6
 
 // Record plays a scene. v is nil if it cannot be played there; then the record says why.
@@ -116,8 +117,9 @@ func (s *Stage) settle(v *wire.Views) {
 
 var errUnplanned = errors.New("the hosts did not do what they do when nothing disturbs them")
 
-// planned checks that before the fault no request was sent twice, nor one after it that nothing happens to, nor any at
-// all where the fault is one of RDMA-CM: then a host has stood still, and its capture has more in it than what was injected.
+// planned checks that before the fault no request was sent twice, nor one after it that nothing
+// happens to, nor any at all where the fault is one of RDMA-CM: then a host has stood still, and
+// its capture has more in it than what was injected.
 func planned(v *wire.Views, told func(*wire.Rule) bool, call bool, calm func(*wire.Packet) bool) error {
 	shots := v.Shots(AtRequester)
 	acts := v.Acts()

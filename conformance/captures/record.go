@@ -47,20 +47,20 @@ type Injected struct {
 // Place is where a packet is in a capture.
 type Place struct {
 	Frames []int `json:"frames,omitempty"` // that hold it
-	// The next frame to the same queue pair, and its PSN, if no frame holds the packet; where it was sent, if another
-	// overtook it: that one.
+	// The next frame to the same queue pair, and its PSN, if no frame holds the packet; where it
+	// was sent, if another overtook it: that one.
 	Next    int    `json:"next,omitempty"`
 	NextPSN uint32 `json:"next_psn,omitempty"`
 	// The request that it answers, or would have.
 	Asked int `json:"asked,omitempty"`
-	// Where it, or the message of RDMA-CM that it answers, is seen once more; of a request that the network doubled:
-	// where the answer is.
+	// Where it, or the message of RDMA-CM that it answers, is seen once more; of a request that the
+	// network doubled: where the answer is.
 	Again int `json:"again,omitempty"`
 }
 
-// sees reports whether anything that comes by at a view tells of what happened to a packet. The last packet of
-// what is sent is missed by nobody who has not seen the rest of a message; and who is not
-// asked again does not know that the answer was lost.
+// sees reports whether anything that comes by at a view tells of what happened to a packet. The
+// last packet of what is sent is missed by nobody who has not seen the rest of a message; and who
+// is not asked again does not know that the answer was lost.
 func (x *Injected) sees(view int, cm uint16) bool {
 	at := x.At[view]
 	switch {
@@ -95,8 +95,8 @@ func fileName(s string) string {
 	return string(b)
 }
 
-// injected makes the public form of what rules did, of those that are told of, and says at which view it
-// can be known.
+// injected makes the public form of what rules did, of those that are told of, and says at which
+// view it can be known.
 func injected(v *wire.Views, told func(*wire.Rule) bool) (all []Injected, seen [2]bool) {
 	shots := [2][]wire.Shot{v.Shots(0), v.Shots(1)}
 	for _, a := range v.Acts() {
@@ -117,8 +117,8 @@ func injected(v *wire.Views, told func(*wire.Rule) bool) (all []Injected, seen [
 	return all, seen
 }
 
-// again returns the number of the frame where a message of RDMA-CM, or what it answers, comes again; of a request that was
-// doubled, where it is answered for the second time.
+// again returns the number of the frame where a message of RDMA-CM, or what it answers, comes
+// again; of a request that was doubled, where it is answered for the second time.
 func again(shots []wire.Shot, a *wire.Act, view int) int {
 	_, tid, cm := a.Pkt.CM()
 	attr, _, _ := a.Pkt.CM()

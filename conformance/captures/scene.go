@@ -26,8 +26,8 @@ type Scene struct {
 	call *call // through RDMA-CM; then play is nil
 }
 
-// tuning is that of goroce's devices: long messages are FIRST, MIDDLE and LAST, as those of rxe, and probes for losses
-// wait until a guest has had time to answer.
+// tuning is that of goroce's devices: long messages are FIRST, MIDDLE and LAST, as those of rxe,
+// and probes for losses wait until a guest has had time to answer.
 func (sc *Scene) tuning() transport.Tuning {
 	t := transport.Tuning{WholeMessages: true, LossProbe: 100 * time.Millisecond}
 	if sc.tune != nil {

@@ -33,8 +33,8 @@ const (
 	shortRun = 2 // retry_cnt where it is to run out
 )
 
-// ACK timeouts, as codes. A guest on a busy machine may stand still for hundreds of milliseconds: where
-// no timer is to run out, it is long.
+// ACK timeouts, as codes. A guest on a busy machine may stand still for hundreds of milliseconds:
+// where no timer is to run out, it is long.
 const (
 	calm  = 18 // 1.07 s
 	tense = 15 // 134 ms
@@ -264,8 +264,8 @@ func (t *take) markAll(r *wire.Rule) *wire.Rule {
 	return t.rule(r)
 }
 
-// told reports whether what a rule did is a part of the truth about the scene. Other rules that observe only tell when to go
-// on.
+// told reports whether what a rule did is a part of the truth about the scene. Other rules that
+// observe only tell when to go on.
 func (t *take) told(r *wire.Rule) bool { return r.Kind != wire.Observe || t.marks[r] }
 
 var errNotInjected = errors.New("the fault did not happen")

@@ -13,8 +13,8 @@ import (
 	"github.com/goroce/goroce/roce/analyse"
 )
 
-// capture returns what runs the group of that name: each operation once, with all packets in a file, which
-// is held against tshark where that is installed, and against this module's analyser.
+// capture returns what runs the group of that name: each operation once, with all packets in a
+// file, which is held against tshark where that is installed, and against this module's analyser.
 func (o *Options) capture(env *matrix.Env) func(context.Context, string) error {
 	return func(ctx context.Context, group string) error {
 		dir := o.PcapDir
@@ -45,8 +45,8 @@ func (o *Options) capture(env *matrix.Env) func(context.Context, string) error {
 	}
 }
 
-// quiet reads a capture with the analyser, which must take all of it for RoCE and find nothing wrong. What a busy
-// machine makes late is not held against anybody.
+// quiet reads a capture with the analyser, which must take all of it for RoCE and find nothing
+// wrong. What a busy machine makes late is not held against anybody.
 func quiet(path string, env *matrix.Env) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -274,7 +274,8 @@ func (d *Document) count() {
 	d.Features = featuresOf(d.Rows)
 }
 
-// lossy is how many rows say that the way loses packets; those are inconclusive, and no slow machine is why.
+// lossy is how many rows say that the way loses packets; those are inconclusive, and no slow
+// machine is why.
 func (d *Document) lossy() (n int) {
 	for _, row := range d.Rows {
 		if row.Result == matrix.Inconclusive && row.Starved == 0 {
@@ -307,8 +308,8 @@ func version() string {
 	return cmp.Or(strings.Trim(strings.ReplaceAll(v, "(devel)", "development"), " "), "development")
 }
 
-// ReadDocument reads the JSON file of a run. It may come from anybody: what could steer a terminal or a page is taken out of its texts, and what follows
-// from its rows is counted anew.
+// ReadDocument reads the JSON file of a run. It may come from anybody: what could steer a terminal
+// or a page is taken out of its texts, and what follows from its rows is counted anew.
 func ReadDocument(r io.Reader) (*Document, error) {
 	b, err := io.ReadAll(io.LimitReader(r, mostDocument+1))
 	switch {
@@ -370,7 +371,8 @@ type Difference struct {
 // numbers are those in a text, and hexadecimal ones.
 var numbers = regexp.MustCompile(`0x[0-9a-fA-F]+|\d+`)
 
-// Differences are the rows that failed, and then those that deviate as known; rows that say the same are one.
+// Differences are the rows that failed, and then those that deviate as known; rows that say the
+// same are one.
 func (d *Document) Differences() (list []*Difference) {
 	at := map[string]*Difference{}
 	for _, row := range d.Rows {

@@ -74,8 +74,8 @@ func authorities(d *drill.Drill) string {
 	return strings.Join(all, "; ")
 }
 
-// drills plays the scripts against the peer. On loopback, where there are addresses enough, several are
-// played at a time: they mostly wait for nothing to come.
+// drills plays the scripts against the peer. On loopback, where there are addresses enough, several
+// are played at a time: they mostly wait for nothing to come.
 func (o *Options) drills(ctx context.Context, env *matrix.Env, ref *peer.Agent) error {
 	rows := o.drillRows(env.Kernel, env.Link)
 	ready := make([]chan struct{}, len(rows))
@@ -119,7 +119,8 @@ func drillLanes(subject peer.Peer) int {
 	return 1
 }
 
-// drillTarget makes a target at addresses here; those of lanes but the first are near the first one's.
+// drillTarget makes a target at addresses here; those of lanes but the first are near the first
+// one's.
 func (o *Options) drillTarget(env *matrix.Env, ref *peer.Agent, lane int) (drill.Target, error) {
 	cfg := drill.PeerConfig{
 		Name: ref.Name(), Profile: drillProfile(ref), Peer: ref, RxeFlush: ref.Profile() == peer.ProfileRXE,
@@ -148,8 +149,9 @@ func beside(a netip.Addr, n int) netip.Addr {
 	return netip.AddrFrom4(b)
 }
 
-// A drill in which a packet did not come within a short time, of a timer that is looked at, is played again: the peer's machine may
-// have had no time. One that waits for long would fail again as well.
+// A drill in which a packet did not come within a short time, of a timer that is looked at, is
+// played again: the peer's machine may have had no time. One that waits for long would fail again
+// as well.
 const (
 	lateTries = 3
 	lateMost  = 5 * time.Second
@@ -201,7 +203,8 @@ func drillProfile(ref *peer.Agent) drill.Profile {
 	return p
 }
 
-// untried reports whether a peer is a version of rxe that nobody has tried, or of which it is not known.
+// untried reports whether a peer is a version of rxe that nobody has tried, or of which it is not
+// known.
 func untried(ref *peer.Agent) bool {
 	own := drillProfile(ref)
 	return own == drill.Rxe || !drill.Tried(own)

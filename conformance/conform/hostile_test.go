@@ -119,7 +119,8 @@ func TestLiars(t *testing.T) {
 	}
 }
 
-// cutShort runs for a short time, or for one in which the rows are begun where the machine is busy. No row passes.
+// cutShort runs for a short time, or for one in which the rows are begun where the machine is busy.
+// No row passes.
 func cutShort(ctx context.Context, t *testing.T, o Options) {
 	for most := 100 * time.Millisecond; ; most *= 2 {
 		short, stop := context.WithTimeout(ctx, most)
@@ -137,7 +138,8 @@ func cutShort(ctx context.Context, t *testing.T, o Options) {
 	}
 }
 
-// An agent that dies in the middle of a row: the row fails with the reason, the next ones have new sessions.
+// An agent that dies in the middle of a row: the row fails with the reason, the next ones have new
+// sessions.
 func TestAgentDies(t *testing.T) {
 	good := startAgent(t, "")
 	var died atomic.Bool

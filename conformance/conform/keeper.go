@@ -43,8 +43,8 @@ func (k *keeper) drawn() bool {
 	return k.ladders <= mostLadders
 }
 
-// keep writes the packets of a row's connection, as the device here has seen them, and beside them what they
-// say in words. What cannot be written is said in the row.
+// keep writes the packets of a row's connection, as the device here has seen them, and beside them
+// what they say in words. What cannot be written is said in the row.
 func (k *keeper) keep(row matrix.Row, events []wire.Event) matrix.Row {
 	if k.drawn() {
 		row.Detail = strings.TrimSpace(traced.ReplaceAllString(row.Detail, ""))

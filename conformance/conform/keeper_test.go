@@ -30,8 +30,8 @@ func acknowledgement(src, dst netip.Addr, id uint16) []byte {
 	return b
 }
 
-// A socket does not show the IPv4 identification of what has come. In the capture of a drill a packet has the one that its ICRC fits, and is not
-// called corrupt; one that is corrupt is.
+// A socket does not show the IPv4 identification of what has come. In the capture of a drill a
+// packet has the one that its ICRC fits, and is not called corrupt; one that is corrupt is.
 func TestDrillsCapture(t *testing.T) {
 	here, peer := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 	sent, came, corrupt := acknowledgement(here, peer, 0), acknowledgement(peer, here, 0x7a31), acknowledgement(peer, here, 0x7a32)

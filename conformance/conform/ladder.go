@@ -10,8 +10,8 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// A ladder has the first and the last packets of a long exchange, within these numbers of lines. A run keeps those of its first
-// failed rows.
+// A ladder has the first and the last packets of a long exchange, within these numbers of lines. A
+// run keeps those of its first failed rows.
 const (
 	ladderHead, ladderTail = 20, 40
 	mostLadders            = 200

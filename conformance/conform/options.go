@@ -17,18 +17,22 @@ import (
 type Options struct {
 	// Agents are one agent, or two, whose devices then are put against each other.
 	Agents []peer.AgentServer
-	// Cable, with two agents, are the network interfaces of this machine that the one's and the other's device are plugged
-	// into: this program is the cable between them. Empty if their packets don't come by here.
+	// Cable, with two agents, are the network interfaces of this machine that the one's and the
+	// other's device are plugged into: this program is the cable between them. Empty if their
+	// packets don't come by here.
 	Cable []string
 	// Link is the link of this side: udp (also if empty), packet, xdp.
 	Link string
-	// Addrs are the local addresses to use; by default those from which the kernel reaches the peer.
+	// Addrs are the local addresses to use; by default those from which the kernel reaches the
+	// peer.
 	Addrs []netip.Addr
-	// PeerAddrs choose among the addresses of the agent's device; by default the first of each family.
+	// PeerAddrs choose among the addresses of the agent's device; by default the first of each
+	// family.
 	PeerAddrs []netip.Addr
 	// Profile is what is expected of the peer; empty guesses it from the name of its device.
 	Profile peer.Profile
-	// Only are groups, or group/text for the rows of a group whose names contain the text. Empty means all.
+	// Only are groups, or group/text for the rows of a group whose names contain the text. Empty
+	// means all.
 	Only []string
 	// Drills, if not empty, are played instead of those of package drill, and nothing else is run.
 	Drills []*drill.Drill

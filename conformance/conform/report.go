@@ -18,7 +18,8 @@ import (
 	"github.com/goroce/goroce/internal/report"
 )
 
-// What a report shows of a run at most: more differences than this are counted, and so are more rows of one, and longer texts are cut.
+// What a report shows of a run at most: more differences than this are counted, and so are more
+// rows of one, and longer texts are cut.
 const (
 	mostDifferences = 100
 	mostLabels      = 40
@@ -99,7 +100,8 @@ func (d *Document) Facts() (list []Fact) {
 	return list
 }
 
-// Again is the command that shows a difference again. Somebody may copy it: nothing that a file says gets out of its quotes.
+// Again is the command that shows a difference again. Somebody may copy it: nothing that a file
+// says gets out of its quotes.
 func (x *Difference) Again() string {
 	profile := ""
 	if p, err := peer.ParseProfile(x.Profile); err == nil {
@@ -149,7 +151,8 @@ func (x *Difference) Labels() []string {
 	return x.Rows
 }
 
-// Text is what else is known of it, and Ladder its packets, both no longer than a report has room for.
+// Text is what else is known of it, and Ladder its packets, both no longer than a report has room
+// for.
 func (x *Difference) Text() string   { return cut(x.More) }
 func (x *Difference) Ladder() string { return cut(x.Row.Ladder) }
 
@@ -160,7 +163,8 @@ func cut(s string) string {
 	return strings.ToValidUTF8(s[:mostText], "") + fmt.Sprintf("\n(and %d bytes more, which the JSON file has)", len(s)-mostText)
 }
 
-// shown are the differences of a report, those that are failures or those that are known, and how many there are more.
+// shown are the differences of a report, those that are failures or those that are known, and how
+// many there are more.
 func (d *Document) shown(known bool) (list []*Difference, more int) {
 	all := slices.DeleteFunc(d.Differences(), func(x *Difference) bool { return x.Known != known })
 	if len(all) > mostDifferences {
@@ -258,7 +262,8 @@ func WriteHTML(w io.Writer, docs ...*Document) error {
 	return reportPage.Execute(w, page)
 }
 
-// WriteMarkdown writes the same as text with marks. Code of rows stands in blocks, which nothing in them ends.
+// WriteMarkdown writes the same as text with marks. Code of rows stands in blocks, which nothing in
+// them ends.
 func WriteMarkdown(w io.Writer, docs ...*Document) error {
 	var b strings.Builder
 	if len(docs) > 1 {

@@ -66,7 +66,8 @@ func read(t *testing.T, d *Document) *Document {
 	return out
 }
 
-// What a peer says of itself is text in a report, and nothing else: the page and the Markdown have the same structure, whatever it says.
+// What a peer says of itself is text in a report, and nothing else: the page and the Markdown have
+// the same structure, whatever it says.
 func TestHostileTexts(t *testing.T) {
 	tame, wild := documentOf("rxe0\nsecond line"), read(t, documentOf(evil))
 	tags := regexp.MustCompile(`<[^>]*>`)

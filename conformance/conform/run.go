@@ -31,7 +31,8 @@ type Result struct {
 	Cut error
 }
 
-// Run runs the rows. An error means that there was nothing to run: wrong options, no agent, no device.
+// Run runs the rows. An error means that there was nothing to run: wrong options, no agent, no
+// device.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -54,7 +55,8 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	ctx, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(nil)
 	env := &matrix.Env{Wire: sw, Report: &matrix.Report{OnRow: o.OnRow}, Full: !o.Quick, Lanes: o.Lanes, Seed: o.Seed, Choose: o.wants, Tolerant: &matrix.Tolerance{}}
-	// What an interrupted row has seen is no result: first the report is stopped, and then all that rows wait for.
+	// What an interrupted row has seen is no result: first the report is stopped, and then all that
+	// rows wait for.
 	defer context.AfterFunc(outer, func() {
 		env.Report.Stop()
 		end(context.Cause(outer))

@@ -57,7 +57,8 @@ func failures(r *Result) string {
 	return b.String()
 }
 
-// Against this module itself rows of each group pass, or are skipped for a good reason. All rows are in TestSelf of the command.
+// Against this module itself rows of each group pass, or are skipped for a good reason. All rows
+// are in TestSelf of the command.
 func TestSelf(t *testing.T) {
 	only := []string{"operations/SEND", "errors/success", "errors/rkey", "errors/psn_retry", "errors/ghost_ack", "errors/bad_response",
 		"faults/ drop middle", "faults/corrupt", "faults/reorder", "canaries", "capture", "drills/nak", "micro"}
@@ -95,9 +96,11 @@ func TestSelf(t *testing.T) {
 // meddler is between Run and an agent, line by line.
 type meddler struct {
 	agent string
-	// answer is given each request and its answer, and returns what the client is told; "" hangs up.
+	// answer is given each request and its answer, and returns what the client is told; "" hangs
+	// up.
 	answer func(request, answer string) string
-	// silent, if not nil, is given each request; of one for which it is true nobody ever hears again.
+	// silent, if not nil, is given each request; of one for which it is true nobody ever hears
+	// again.
 	silent func(request string) bool
 }
 

@@ -12,9 +12,9 @@ import (
 // cableLink is what rows name as the link between two devices that this program is the cable of.
 const cableLink = "cable"
 
-// twoAgents puts the device of the first agent, as the subject, against that of the second. With a cable their packets pass
-// here, and are lost, changed and looked at as those of this side's own device. Without one they don't come by, and
-// rows that need that are left out.
+// twoAgents puts the device of the first agent, as the subject, against that of the second. With a
+// cable their packets pass here, and are lost, changed and looked at as those of this side's own
+// device. Without one they don't come by, and rows that need that are left out.
 func (o *Options) twoAgents(ctx context.Context, env *matrix.Env) (end func(), err error) {
 	var peers [2]*peer.Agent
 	for i, a := range o.Agents {
@@ -56,7 +56,8 @@ func (o *Options) twoAgents(ctx context.Context, env *matrix.Env) (end func(), e
 	return func() { o.endCable(cable) }, nil
 }
 
-// endCable closes the cable, and tells of frames that did not pass it: rows may have failed for that.
+// endCable closes the cable, and tells of frames that did not pass it: rows may have failed for
+// that.
 func (o *Options) endCable(c *wirelink.Cable) {
 	if err := c.Close(); err != nil {
 		o.logf("the cable: %v", err)

@@ -34,8 +34,9 @@ func serveDevice(t *testing.T, dev *verbs.Device) string {
 	return l.Addr().String()
 }
 
-// Two devices in namespaces of their own, each plugged into a third one, where this side is the cable: their packets are
-// lost, doubled, damaged and captured there, and the checks find what is changed on the way.
+// Two devices in namespaces of their own, each plugged into a third one, where this side is the
+// cable: their packets are lost, doubled, damaged and captured there, and the checks find what is
+// changed on the way.
 func TestCable(t *testing.T) {
 	middle := linktest.NewNamespace(t)
 	var agents []peer.AgentServer
@@ -59,7 +60,8 @@ func TestCable(t *testing.T) {
 	}
 	o := Options{
 		Agents: agents, Cable: []string{"left", "right"}, Quick: true, PcapDir: t.TempDir(),
-		// Rows that a slow machine cannot make look wrong: three processes' worth of work is done in this one.
+		// Rows that a slow machine cannot make look wrong: three processes' worth of work is done
+		// in this one.
 		Only: []string{"operations/mtu 1024 size 4096", "errors/success", "faults/rc SEND as requester mtu 1024 size 8001 ipv4, drop", "micro/CNP", "canaries", "capture", "drills/nak"},
 		at: func(f func() error) (err error) {
 			middle.Do(func() { err = f() })

@@ -15,8 +15,9 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// published is a peer in virtual time that does what has been published of a ConnectX: this module's engine without
-// its own probes, and, if adaptive, with requests sent again after 2, 4, 8 and 16 ms besides (perftest issue 251).
+// published is a peer in virtual time that does what has been published of a ConnectX: this
+// module's engine without its own probes, and, if adaptive, with requests sent again after 2, 4, 8
+// and 16 ms besides (perftest issue 251).
 type published struct {
 	adaptive bool
 	noPSN    bool // a fault that nothing published excuses: CNPs have a PSN
@@ -74,8 +75,8 @@ func (b *publishedBench) Recv(within time.Duration) (Datagram, bool, error) {
 	return d, ok, err
 }
 
-// A peer that behaves as published passes with the profile connectx, and where the specification has it otherwise, that is
-// named, with its source. With the profile spec it fails there.
+// A peer that behaves as published passes with the profile connectx, and where the specification
+// has it otherwise, that is named, with its source. With the profile spec it fails there.
 func TestConnectX(t *testing.T) {
 	differs := map[string]string{"req_timeout": "perftest #251", "req_retry_count": "Adaptive Retransmission: Parameters Control"}
 	for _, d := range List() {

@@ -15,8 +15,8 @@ func playText(t *testing.T, text string, o Options) Result {
 	return Run(t.Context(), d, NewEngine(), o)
 }
 
-// TestDifferences: a drill that expects what does not come fails, there, and says so. Without this a
-// drill could pass because nothing is compared.
+// TestDifferences: a drill that expects what does not come fails, there, and says so. Without this
+// a drill could pass because nothing is compared.
 func TestDifferences(t *testing.T) {
 	const rc = "qp rc\nmr a 64\nrecv len=64\n"
 	for _, x := range []struct{ steps, want string }{
@@ -58,7 +58,8 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// TestProfiles: what fails as specified, and is as the target's profile has it, deviates, with its name.
+// TestProfiles: what fails as specified, and is as the target's profile has it, deviates, with its
+// name.
 func TestProfiles(t *testing.T) {
 	const known = "deviates goroce row=3 It counts from one\nqp rc\nrecv len=64\n> SEND ONLY psn=0\n[!goroce] < ACK psn=0 msn=0\n[goroce] < ACK psn=0 msn=1\n"
 	r := playText(t, known, Options{})
@@ -90,8 +91,8 @@ type as struct {
 
 func (a as) Profile() Profile { return a.profile }
 
-// TestUnknown: a version that nobody has tried deviates as others of it do. What nobody of it does fails, and says in words who is known
-// to do it.
+// TestUnknown: a version that nobody has tried deviates as others of it do. What nobody of it does
+// fails, and says in words who is known to do it.
 func TestUnknown(t *testing.T) {
 	require.True(t, Tried("rxe-6.12"))
 	require.True(t, Tried(Spec))

@@ -126,13 +126,14 @@ func (d *Drill) StopsMachine(p Profile) (list []Deviation) {
 	return list
 }
 
-// Dangerous reports whether a drill is known to stop the machine of some version of an implementation.
+// Dangerous reports whether a drill is known to stop the machine of some version of an
+// implementation.
 func (d *Drill) Dangerous(p Profile) bool {
 	return slices.ContainsFunc(d.Stops, func(x Deviation) bool { return x.For.root() == p.root() })
 }
 
-// Logs returns the places of the warnings that the kernel of a profile is known to log because of this drill. What is said of a
-// single build is in place of what is said of its version.
+// Logs returns the places of the warnings that the kernel of a profile is known to log because of
+// this drill. What is said of a single build is in place of what is said of its version.
 func (d *Drill) Logs(p Profile) (places []string) {
 	var own []string
 	for _, x := range d.Warnings {

@@ -8,19 +8,21 @@ import (
 	"sync"
 )
 
-// Known is an implementation that is known to do what was seen, and the lines of the script that say so.
+// Known is an implementation that is known to do what was seen, and the lines of the script that
+// say so.
 type Known struct {
 	Profile    Profile
 	Deviations []Deviation
 }
 
-// Tried reports whether the scripts of this package know an implementation: all names without a version, and the versions that
-// some script names.
+// Tried reports whether the scripts of this package know an implementation: all names without a
+// version, and the versions that some script names.
 func Tried(p Profile) bool {
 	return !strings.Contains(string(p), "-") || slices.Contains(tried(), p)
 }
 
-// Versions are the versions of an implementation that scripts of this package name, but for single builds of one ("rxe-6.1-170").
+// Versions are the versions of an implementation that scripts of this package name, but for single
+// builds of one ("rxe-6.1-170").
 func Versions(of Profile) (list []Profile) {
 	for _, p := range tried() {
 		if p != of && p.is(of) && strings.Count(string(p), "-") == 1 {
@@ -62,8 +64,8 @@ func (p Profile) root() Profile {
 	return Profile(name)
 }
 
-// alike plays a drill that has failed as each implementation is known to be that the script says something of, but for one, and returns
-// those that would have passed.
+// alike plays a drill that has failed as each implementation is known to be that the script says
+// something of, but for one, and returns those that would have passed.
 func alike(ctx context.Context, d *Drill, t Target, but Profile, opt Options) (list []Known) {
 	for _, q := range d.names() {
 		// "rxe" of a drill that has lines for "rxe-6.1", too, is every other version.
@@ -77,8 +79,9 @@ func alike(ctx context.Context, d *Drill, t Target, but Profile, opt Options) (l
 	return list
 }
 
-// unlike adds, to a drill that has failed by the specification, the implementations that are known to do what was seen. A version of an
-// implementation that nobody has tried may do what others of it are known to do: it deviates as they do.
+// unlike adds, to a drill that has failed by the specification, the implementations that are known
+// to do what was seen. A version of an implementation that nobody has tried may do what others of
+// it are known to do: it deviates as they do.
 func (r Result) unlike(ctx context.Context, d *Drill, t Target, opt Options) Result {
 	own := t.Profile()
 	r.Like = alike(ctx, d, t, own, opt)

@@ -19,8 +19,8 @@ import (
 // shortDrills is the share of the drills in the short tests: they mostly wait for nothing to come.
 const shortDrills = 8
 
-// All drills, those of RDMA-CM too, with the drill's own end on a link that goes around UDP: this module's device on
-// the udp link is in another namespace, behind a cable.
+// All drills, those of RDMA-CM too, with the drill's own end on a link that goes around UDP: this
+// module's device on the udp link is in another namespace, behind a cable.
 func TestOnLinks(t *testing.T) {
 	for _, name := range []string{"packet", "xdp"} {
 		t.Run(name, func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// linkEnd is the drill's end of a real network on a link of this module, at all addresses of the drill. The link hands up
-// no packet with a wrong ICRC: one is as if it had not come.
+// linkEnd is the drill's end of a real network on a link of this module, at all addresses of the
+// drill. The link hands up no packet with a wrong ICRC: one is as if it had not come.
 type linkEnd struct {
 	l       link.Link
 	now     func() time.Duration
@@ -42,7 +42,8 @@ func newLinkEnd(l link.Link, now func() time.Duration, got chan<- Datagram, fail
 	return e
 }
 
-// send puts a datagram on the wire as it is: what its ICRC differs by from the right one, the link adds to that.
+// send puts a datagram on the wire as it is: what its ICRC differs by from the right one, the link
+// adds to that.
 func (e *linkEnd) send(d Datagram) error {
 	n := len(d.Payload) - ib.ICRCBytes
 	if n < ib.BTHBytes {

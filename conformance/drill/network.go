@@ -22,23 +22,26 @@ type PeerConfig struct {
 	// Local and Stranger are addresses of the drill: UDP port 4791 must be free there. Stranger may
 	// be empty.
 	Local, Stranger map[peer.Family]netip.Addr
-	// Link, if set, opens the link that the drill's packets take, at all of those addresses; without it they take UDP
-	// sockets. The link is closed with the target, and must not have the option RxeFlush: drills make their ICRCs.
+	// Link, if set, opens the link that the drill's packets take, at all of those addresses;
+	// without it they take UDP sockets. The link is closed with the target, and must not have the
+	// option RxeFlush: drills make their ICRCs.
 	Link func(addrs []netip.Addr) (link.Link, error)
 	// Place, if set, runs a function where the addresses are: in another network namespace.
 	Place func(func() error) error
 	// RxeFlush is set if the peer wants FLUSH with rxe's ICRC.
 	RxeFlush bool
-	// Silence is the least time to listen before it is believed that nothing comes; 0 is DefaultSilence.
+	// Silence is the least time to listen before it is believed that nothing comes; 0 is
+	// DefaultSilence.
 	Silence time.Duration
-	// Listen has the peer accept connections of RDMA-CM, or answer lookups, and returns the port and what
-	// ends it; nil if it cannot.
+	// Listen has the peer accept connections of RDMA-CM, or answer lookups, and returns the port
+	// and what ends it; nil if it cannot.
 	Listen func(t peer.Type) (port int, stop func() error, err error)
 	// Uplink is Bench.Uplink; nil if the peer's machine cannot be told.
 	Uplink func(most int) error
 }
 
-// DefaultSilence is how long a target that is real is listened to before it is believed to be silent.
+// DefaultSilence is how long a target that is real is listened to before it is believed to be
+// silent.
 const DefaultSilence = 60 * time.Millisecond
 
 // NewPeer returns a target for a peer that a network leads to. Close closes the drill's sockets;
@@ -199,8 +202,8 @@ type UDPConfig struct {
 	Peer, Local, Stranger map[peer.Family]netip.Addr
 }
 
-// LoopbackUDP are addresses that every Linux machine has, for IPv4. They depend on the process, so that
-// several runs do not meet.
+// LoopbackUDP are addresses that every Linux machine has, for IPv4. They depend on the process, so
+// that several runs do not meet.
 func LoopbackUDP() UDPConfig {
 	n := os.Getpid()
 	at := func(last byte) map[peer.Family]netip.Addr {

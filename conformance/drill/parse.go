@@ -9,8 +9,8 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// Parse reads a script, which must have a title and an authority. file is its name, for messages and as the name of the
-// drill. The error is a *ParseError.
+// Parse reads a script, which must have a title and an authority. file is its name, for messages
+// and as the name of the drill. The error is a *ParseError.
 func Parse(file string, src []byte) (*Drill, error) {
 	d, err := parse(file, src)
 	top := place{file, 1, 1}

@@ -158,7 +158,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// What stops a machine is known of an implementation, and not played against any version of it unless that is asked for.
+// What stops a machine is known of an implementation, and not played against any version of it
+// unless that is asked for.
 func TestStops(t *testing.T) {
 	d, err := Parse("x.drill", []byte("title x\nclause IBTA 1\nstops rxe-6.1-170 reads beyond the packet\nstops goroce makes a test\nqp rc\n"))
 	require.NoError(t, err)

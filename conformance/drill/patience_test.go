@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A machine that stops while a drill waits for the peer stops the peer, too: what is left is for what the
-// peer does when both go on.
+// A machine that stops while a drill waits for the peer stops the peer, too: what is left is for
+// what the peer does when both go on.
 func TestPatienceOutlastsStall(t *testing.T) {
 	p := patience(DefaultWithin)
 	require.Equal(t, turnMost, p.turn())

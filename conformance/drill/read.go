@@ -15,8 +15,9 @@ const extension = ".drill"
 // own is the authority of a script that Read has read, and that names none.
 const own AuthorityKind = "own"
 
-// Read reads scripts of a user's own: files, and the files in folders whose names end with ".drill", in the order of their names. Unlike
-// those of this package they need neither title nor authority. The error is of all files that are none.
+// Read reads scripts of a user's own: files, and the files in folders whose names end with
+// ".drill", in the order of their names. Unlike those of this package they need neither title nor
+// authority. The error is of all files that are none.
 func Read(paths ...string) (list []*Drill, err error) {
 	var errs []error
 	at := map[string]string{}

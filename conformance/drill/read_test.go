@@ -20,7 +20,8 @@ func written(t *testing.T, files map[string]string) (dir string) {
 	return dir
 }
 
-// A user's own scripts need no title and no authority, and what is wrong with them is said with file and line, of all files.
+// A user's own scripts need no title and no authority, and what is wrong with them is said with
+// file and line, of all files.
 func TestRead(t *testing.T) {
 	dir := written(t, map[string]string{
 		"b.drill": "qp rc\n", "a.drill": head + "qp rc\n", "notes.txt": "no script", "plain": "qp uc\n", "sub/c.drill": "qp rc\n",

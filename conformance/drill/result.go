@@ -23,7 +23,8 @@ type Result struct {
 	Drill   *Drill
 	Target  string
 	Verdict Verdict
-	// Profile is the one that the verdict was found with: with Deviates the one that is known to deviate so.
+	// Profile is the one that the verdict was found with: with Deviates the one that is known to
+	// deviate so.
 	Profile Profile
 	// Deviations are set with Deviates.
 	Deviations []Deviation
@@ -31,7 +32,8 @@ type Result struct {
 	Like []Known
 	// Text says why, for all verdicts but Pass; the first line is the shortest answer.
 	Text string
-	// Expected is the step that the target did not meet first as the specification has it, and Came what it did instead.
+	// Expected is the step that the target did not meet first as the specification has it, and Came
+	// what it did instead.
 	Expected, Came string
 	// Ladder shows the packets of the run up to the first difference; with Deviates, that of the
 	// run as the specification has it.
@@ -49,7 +51,8 @@ func (r Result) OK() bool { return r.Verdict == Pass || r.Verdict == Deviates ||
 // nothingCame begins what is said of a packet that did not come in time.
 const nothingCame = "nothing came within "
 
-// Late reports whether the run failed because a packet did not come in time: a peer on a busy machine does that, too.
+// Late reports whether the run failed because a packet did not come in time: a peer on a busy
+// machine does that, too.
 func (r Result) Late() bool { return r.Verdict == Fail && strings.Contains(r.Text, nothingCame) }
 
 func (r Result) String() string {

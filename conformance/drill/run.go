@@ -14,8 +14,8 @@ import (
 
 // Options say how to run. The zero value is good.
 type Options struct {
-	// Profile is what is expected of the target; empty is the specification first, and then the target's
-	// own.
+	// Profile is what is expected of the target; empty is the specification first, and then the
+	// target's own.
 	Profile Profile
 	// Within is how long to wait for what a script gives no time for; 0 is DefaultWithin.
 	Within time.Duration

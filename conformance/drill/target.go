@@ -39,8 +39,8 @@ type Bench interface {
 	Send(d Datagram) error
 	// Recv waits for the next datagram from the peer; false if none has come within the time.
 	Recv(within time.Duration) (Datagram, bool, error)
-	// Await calls done until it reports true, or the time is over, and lets time pass in between. done
-	// itself may block for as long as it is told.
+	// Await calls done until it reports true, or the time is over, and lets time pass in between.
+	// done itself may block for as long as it is told.
 	Await(within time.Duration, done func(wait time.Duration) (bool, error)) error
 	// Silence is how long to listen before it is believed that nothing comes, if a script
 	// asks for a time: longer where the machines are slow.

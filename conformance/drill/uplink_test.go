@@ -25,7 +25,8 @@ func TestUplink(t *testing.T) {
 	require.Equal(t, Pass, r.Verdict, "%v\n%s", r, r.Ladder)
 }
 
-// However a drill ends, the peer's machine lets packets pass again; a machine that cannot be told is a reason to skip.
+// However a drill ends, the peer's machine lets packets pass again; a machine that cannot be told
+// is a reason to skip.
 func TestUplinkOpens(t *testing.T) {
 	cfg := LoopbackUDP()
 	target, err := NewUDP(cfg)

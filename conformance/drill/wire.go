@@ -16,9 +16,9 @@ import (
 	"github.com/goroce/goroce/roce/link"
 )
 
-// wire is the drill's end of a real network: a UDP socket at port 4791 of each of its addresses, or a link at all of them.
-// The sockets are not connected and do not fragment, so that the kernel sends identification 0,
-// which the ICRC covers.
+// wire is the drill's end of a real network: a UDP socket at port 4791 of each of its addresses, or
+// a link at all of them. The sockets are not connected and do not fragment, so that the kernel
+// sends identification 0, which the ICRC covers.
 type wire struct {
 	sockets  []*socket
 	link     *linkEnd // in place of the sockets, if not nil

@@ -55,8 +55,8 @@ const (
 // say returns the next message in a packet.
 func (m *CM) say(s *Speaker) Packet { return m.wrap(s, m.message(s.d)) }
 
-// message is the next message: mostly what comes next in the life of a connection, and sometimes anything else. One in 16 has a bit that is
-// wrong.
+// message is the next message: mostly what comes next in the life of a connection, and sometimes
+// anything else. One in 16 has a bit that is wrong.
 func (m *CM) message(d *Dice) []byte {
 	msg := m.right(d)
 	if d.OneIn(16) {

@@ -55,8 +55,9 @@ func orDefault(flag int64) uint64 {
 	return 60_000
 }
 
-// TestLong has engines hear a given number of packets: nothing panics, no byte beside a region changes, nothing malformed is sent, nothing goes on
-// without an end, nothing is left at the end, and memory stays flat.
+// TestLong has engines hear a given number of packets: nothing panics, no byte beside a region
+// changes, nothing malformed is sent, nothing goes on without an end, nothing is left at the end,
+// and memory stays flat.
 func TestLong(t *testing.T) {
 	l := long{what: "packets", tell: *packets > 0, began: time.Now()}
 	var posted, done, lives uint64
@@ -84,8 +85,9 @@ func TestLong(t *testing.T) {
 	}
 }
 
-// TestLongCM has communication managers hear a given number of messages: nothing panics, nothing malformed is sent, or to anybody that had not
-// asked; no event comes twice, out of turn or by somebody else's message; no bound is exceeded, nothing is left at the end, and memory stays flat.
+// TestLongCM has communication managers hear a given number of messages: nothing panics, nothing
+// malformed is sent, or to anybody that had not asked; no event comes twice, out of turn or by
+// somebody else's message; no bound is exceeded, nothing is left at the end, and memory stays flat.
 func TestLongCM(t *testing.T) {
 	l := long{what: "messages", tell: *messages > 0, began: time.Now()}
 	var requests, established, ended uint64

@@ -14,7 +14,8 @@ import (
 	"github.com/goroce/goroce/transport/cc"
 )
 
-// EngineRun is an engine that listens to a Speaker, in virtual time, with an application of its own.
+// EngineRun is an engine that listens to a Speaker, in virtual time, with an application of its
+// own.
 type EngineRun struct {
 	Speaker *Speaker
 	Engine  *transport.Engine
@@ -38,8 +39,8 @@ type EngineRun struct {
 	wrID      uint64
 	traced    transport.TraceEvent // the last one
 
-	// Said, Heard, Posted, Done, Lives and Events count: packets to the engine and from it, work requests that it took, completions,
-	// connections made, and asynchronous events.
+	// Said, Heard, Posted, Done, Lives and Events count: packets to the engine and from it, work
+	// requests that it took, completions, connections made, and asynchronous events.
 	Said, Heard, Posted, Done, Lives, Events uint64
 }
 
@@ -332,8 +333,8 @@ func (r *EngineRun) transmit() error {
 	return fmt.Errorf("grammar: the engine goes on sending without an end at packet %d", r.Said)
 }
 
-// admits reports whether a packet of the engine may have the payload that it has: a sequence NAK between two that know selective
-// repeat has a map of what has come.
+// admits reports whether a packet of the engine may have the payload that it has: a sequence NAK
+// between two that know selective repeat has a map of what has come.
 func (r *EngineRun) admits(p *ib.Packet, mtu int) bool {
 	if r.selective && p.Opcode == ib.RCAcknowledge && p.AETH.Syndrome == ib.NAKSequence {
 		return len(p.Payload) <= mtu && len(p.Payload)%4 == 0

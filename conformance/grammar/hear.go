@@ -2,7 +2,8 @@ package grammar
 
 import "github.com/goroce/goroce/ib"
 
-// Hear takes what the target has sent: from the BTH to the ICRC. It returns the packet, and false if it is none.
+// Hear takes what the target has sent: from the BTH to the ICRC. It returns the packet, and false
+// if it is none.
 func (s *Speaker) Hear(data []byte) (*ib.Packet, bool) {
 	p := &s.pk
 	if p.Decode(data) != ib.DecodeOK {
@@ -43,8 +44,8 @@ func (c *Conn) hear(p *ib.Packet) {
 	}
 }
 
-// back goes back to a request, as one does that was refused. What had begun is not gone on with: the target decides whether that is
-// a new message.
+// back goes back to a request, as one does that was refused. What had begun is not gone on with:
+// the target decides whether that is a new message.
 func (c *Conn) back(to ib.PSN) {
 	if !to.After(c.Next) {
 		c.Next, c.message = to, message{}

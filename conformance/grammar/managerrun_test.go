@@ -11,7 +11,8 @@ import (
 	"github.com/goroce/goroce/roce/rdmacm/cm"
 )
 
-// ManagerRun is a communication manager that hears what several peers say, in virtual time, with an application of its own.
+// ManagerRun is a communication manager that hears what several peers say, in virtual time, with an
+// application of its own.
 type ManagerRun struct {
 	Agent *cm.Agent
 	Peers [managerPeers]*CM
@@ -27,8 +28,8 @@ type ManagerRun struct {
 	qpn       ib.QPN
 	bytes     int // that the application has for each connection
 
-	// Said, Heard, Requests, Established, Ended and Lives count: messages to it and from it, requests that its application took, connections that were
-	// established, and that ended.
+	// Said, Heard, Requests, Established, Ended and Lives count: messages to it and from it,
+	// requests that its application took, connections that were established, and that ended.
 	Said, Heard, Requests, Established, Ended uint64
 }
 
@@ -218,9 +219,9 @@ func (r *ManagerRun) bounds() error {
 	return nil
 }
 
-// about reports whether a message can be about a connection: its sender is the peer, and it has the number of
-// this end or, if it takes a request back, the peer's. Or it answers a request for another one, and has a queue pair that the peer can
-// only have again if it has forgotten this one.
+// about reports whether a message can be about a connection: its sender is the peer, and it has the
+// number of this end or, if it takes a request back, the peer's. Or it answers a request for
+// another one, and has a queue pair that the peer can only have again if it has forgotten this one.
 func about(c *cm.Conn, e *cm.Event, msg []byte, from netip.Addr) bool {
 	if c.Remote() != from || len(msg) < mad.HeaderBytes+8 {
 		return false
@@ -239,7 +240,8 @@ func about(c *cm.Conn, e *cm.Event, msg []byte, from netip.Addr) bool {
 	return ours == c.LocalID() && theirs == c.RemoteID()
 }
 
-// event takes an event, which must come once, in its turn, and by a message of the peer if there was one.
+// event takes an event, which must come once, in its turn, and by a message of the peer if there
+// was one.
 func (r *ManagerRun) event(e *cm.Event, msg []byte, from netip.Addr) error {
 	h, ok := e.Conn.UserData.(*owned)
 	if !ok {

@@ -34,8 +34,9 @@ const (
 	runSilence = 2 * time.Millisecond
 )
 
-// Run has a target listen to a speaker: over a network, or in virtual time. Queue pairs that end are made again. Every so many packets, and at the end, a new
-// connection has to do a WRITE: a target that does not has crashed, or hangs.
+// Run has a target listen to a speaker: over a network, or in virtual time. Queue pairs that end
+// are made again. Every so many packets, and at the end, a new connection has to do a WRITE: a
+// target that does not has crashed, or hangs.
 func Run(ctx context.Context, d *Dice, t drill.Target, cfg RunConfig) (res RunResult, err error) {
 	b, err := t.Open(ctx)
 	if err != nil {
@@ -191,7 +192,8 @@ func (r *targetRun) step() error {
 	return nil
 }
 
-// look has the program of the target do something with a queue pair, and makes it again if it has ended.
+// look has the program of the target do something with a queue pair, and makes it again if it has
+// ended.
 func (r *targetRun) look(e *targetEnd) error {
 	if e.conn.Dead || r.res.Said > e.life {
 		return r.connect(e)

@@ -54,7 +54,8 @@ type asked struct {
 // mostAsked bounds what is remembered of the target's requests.
 const mostAsked = 64
 
-// Packet is something to say: from the BTH to the ICRC, whose place is there and whose value is not.
+// Packet is something to say: from the BTH to the ICRC, whose place is there and whose value is
+// not.
 type Packet struct {
 	Data         []byte
 	TrafficClass uint8
@@ -143,7 +144,8 @@ func (s *Speaker) Connect(c *Conn, next, first ib.PSN) {
 	s.Conns = append(s.Conns, c)
 }
 
-// Say returns the next packet. Its data is valid until the next call. It reports false if what would have been said was lost.
+// Say returns the next packet. Its data is valid until the next call. It reports false if what
+// would have been said was lost.
 func (s *Speaker) Say() (Packet, bool) {
 	for i := range s.held {
 		if s.held[i].after--; s.held[i].after <= 0 {

@@ -22,7 +22,8 @@ import (
 
 var profileFlag = flag.String("grammar.profile", "", "coverage of transport by TestLong, to say why what is not covered is not")
 
-// reasons say why statements of the engine do not run in TestLong. The first that matches "file function: text" has them.
+// reasons say why statements of the engine do not run in TestLong. The first that matches "file
+// function: text" has them.
 var reasons = []struct {
 	why string
 	re  *regexp.Regexp
@@ -121,7 +122,8 @@ func readSource(t *testing.T, name string) *source {
 	return &source{text, set.File(tree.Pos()), tree}
 }
 
-// at returns the function that a block is in, and the text of the block in a line, from the beginning of its first line.
+// at returns the function that a block is in, and the text of the block in a line, from the
+// beginning of its first line.
 func (s *source) at(t *testing.T, from, to string) (name, text string) {
 	var l1, l2, c2 int
 	_, err := fmt.Sscanf(from, "%d.", &l1)

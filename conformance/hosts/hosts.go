@@ -120,8 +120,9 @@ func (h Local) GIDIndex(f peer.Family) int {
 	return 0
 }
 
-// patience is the ACK timeout of the pingpongs here, the code of 1.07 s: the 67 ms of the originals, eight times, is less than
-// a guest with one emulated CPU was seen to need for what other conversations had sent it.
+// patience is the ACK timeout of the pingpongs here, the code of 1.07 s: the 67 ms of the
+// originals, eight times, is less than a guest with one emulated CPU was seen to need for what
+// other conversations had sent it.
 const patience = "--qp-timeout=18"
 
 // Command is the subcommand named like the tool without its prefix.

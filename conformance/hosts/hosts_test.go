@@ -11,7 +11,8 @@ import (
 	"github.com/goroce/goroce/conformance/lab"
 )
 
-// The stand-ins have the names of the originals without their prefix, and those with retries have patience.
+// The stand-ins have the names of the originals without their prefix, and those with retries have
+// patience.
 func TestLocalCommand(t *testing.T) {
 	bin := filepath.Join(t.TempDir(), "roce")
 	require.NoError(t, os.WriteFile(bin, []byte("#!/bin/sh\nprintf '  rc_pingpong  x\\n  srq_pingpong  x\\n  uc_pingpong  x\\n  write_bw  x\\n'\n"), 0o700))

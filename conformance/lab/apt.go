@@ -218,8 +218,8 @@ func parseDeb822(text string) (archive, bool) {
 	return archive{}, false
 }
 
-// sources is the list of archives for a suite. Where a kernel is chosen, they are those that may have it: backports have a lower
-// priority, so that nothing else comes from there.
+// sources is the list of archives for a suite. Where a kernel is chosen, they are those that may
+// have it: backports have a lower priority, so that nothing else comes from there.
 func sources(a archive, kind, arch, signed, name string) string {
 	suite, kernel, _ := parseSuite(name)
 	line := func(uri, suite string) string {
@@ -236,8 +236,8 @@ func sources(a archive, kind, arch, signed, name string) string {
 	return list
 }
 
-// aptState makes an apt state of its own in a folder, with one line of the machine's archive, of kind deb or deb-src, and returns the
-// options for it.
+// aptState makes an apt state of its own in a folder, with one line of the machine's archive, of
+// kind deb or deb-src, and returns the options for it.
 func aptState(dir, kind, suite, arch string) (opts []string, err error) {
 	a, err := debianArchive("/etc/apt")
 	if err != nil {

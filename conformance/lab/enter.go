@@ -42,7 +42,8 @@ func Enter(prepare func(ctx context.Context) error) {
 	os.Exit(reexec())
 }
 
-// EnterWithGuests is Enter with the guests of suites prepared: without one of them the program ends.
+// EnterWithGuests is Enter with the guests of suites prepared: without one of them the program
+// ends.
 func EnterWithGuests(suites []string, logf func(string, ...any)) {
 	Enter(func(ctx context.Context) error {
 		_, errs := Prepare(ctx, suites, logf)

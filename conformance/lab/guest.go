@@ -26,8 +26,8 @@ import (
 type GuestConfig struct {
 	Name  string // unique within the lab; also the name of its port on the wire
 	Image *Image
-	// CPU is QEMU's model; empty means "max", or what suits the machine. PCLMULQDQ is slow under emulation, so a
-	// model without it may suit CRC-heavy work.
+	// CPU is QEMU's model; empty means "max", or what suits the machine. PCLMULQDQ is slow under
+	// emulation, so a model without it may suit CRC-heavy work.
 	CPU string
 	// Bridge, if not empty, is a bridge of the kernel in this namespace, made if it is not
 	// there, that eth0 is on instead of the wire: then QEMU offers the guest checksum and TCP
@@ -35,8 +35,9 @@ type GuestConfig struct {
 	// The guest has no Port.
 	Bridge     string
 	KernelArgs string // added to the kernel's command line
-	// NetArgs are added to QEMU's virtio-net-pci of eth0. "disable-legacy=on,iommu_platform=on" lets the driver use AF_XDP without
-	// copying: it has the device's memory mapped by the kernel's DMA functions then.
+	// NetArgs are added to QEMU's virtio-net-pci of eth0. "disable-legacy=on,iommu_platform=on"
+	// lets the driver use AF_XDP without copying: it has the device's memory mapped by the kernel's
+	// DMA functions then.
 	NetArgs string
 }
 
@@ -132,9 +133,9 @@ func (g *Guest) Err() error {
 	return fmt.Errorf("lab: guest %s: %w\nconsole:\n%s", g.Name, g.exitErr, g.console.tail(15))
 }
 
-// kernelArgs go to each kernel. Its watchdogs must not take a host that gives it no CPU for
-// a lockup or a stall: KernelTrouble would report it. Nor must the check at boot whether ticks of the timer arrive, which lasts some
-// of them: "IO-APIC + timer doesn't work", the kernel panics then.
+// kernelArgs go to each kernel. Its watchdogs must not take a host that gives it no CPU for a
+// lockup or a stall: KernelTrouble would report it. Nor must the check at boot whether ticks of the
+// timer arrive, which lasts some of them: "IO-APIC + timer doesn't work", the kernel panics then.
 const kernelArgs = "quiet panic=-1 mitigations=off random.trust_cpu=on net.ifnames=0" +
 	" watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=300 no_timer_check"
 
@@ -158,9 +159,10 @@ func (g *Guest) power(n int, cfg GuestConfig) error {
 	// "wake me" then overtakes its store of new packets, and once in about a million packets
 	// the device sleeps for ever on a full queue (QEMU 7.2).
 	const cpus = "1,maxcpus=2"
-	// KVM only on request: where /dev/kvm exists it need not work, and the matrix is tuned
-	// for emulation. (Under Linux's PVM, a KVM for machines without VMX and SVM, virtual machines can be
-	// made, and QEMU starts, but the guest prints nothing: it would have to be a kernel built for PVM.)
+	// KVM only on request: where /dev/kvm exists it need not work, and the matrix is tuned for
+	// emulation. (Under Linux's PVM, a KVM for machines without VMX and SVM, virtual machines can
+	// be made, and QEMU starts, but the guest prints nothing: it would have to be a kernel built
+	// for PVM.)
 	accel := os.Getenv("GOROCE_LAB_ACCEL")
 	if accel == "" {
 		accel = "tcg"

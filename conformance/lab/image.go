@@ -87,8 +87,9 @@ func (im *Image) KernelMajorMinor() string {
 	return p[0] + "." + p[1]
 }
 
-// KernelName is KernelMajorMinor, and "6.1-170" if the image has another kernel than its suite's newest: then, and in names of
-// profiles, the third part of Version stands behind it. That of a machine other than amd64 ends with its name: "6.1-arm64".
+// KernelName is KernelMajorMinor, and "6.1-170" if the image has another kernel than its suite's
+// newest: then, and in names of profiles, the third part of Version stands behind it. That of a
+// machine other than amd64 ends with its name: "6.1-arm64".
 func (im *Image) KernelName() string {
 	name := im.KernelMajorMinor()
 	_, kernel, m := parseSuite(im.Suite)

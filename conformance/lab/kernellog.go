@@ -6,21 +6,23 @@ import (
 	"strings"
 )
 
-// Trouble is a complaint of a kernel of itself: the lines of its log that say so, the first one first. A
-// "Call Trace" belongs to the complaint that it follows.
+// Trouble is a complaint of a kernel of itself: the lines of its log that say so, the first one
+// first. A "Call Trace" belongs to the complaint that it follows.
 type Trouble []string
 
 // String returns the lines.
 func (t Trouble) String() string { return strings.Join(t, "\n") }
 
-// warningMark is what the kernel prints before the place of a WARN_ON, and warningAt what comes before that place.
+// warningMark is what the kernel prints before the place of a WARN_ON, and warningAt what comes
+// before that place.
 const (
 	warningMark = "WARNING:"
 	warningAt   = " at "
 )
 
-// Warning returns the place in the kernel's source that a complaint is a warning of: file, line and function, as in
-// "drivers/net/x.c:7 x_open". It is empty for complaints of another kind, and for warnings that say no place.
+// Warning returns the place in the kernel's source that a complaint is a warning of: file, line and
+// function, as in "drivers/net/x.c:7 x_open". It is empty for complaints of another kind, and for
+// warnings that say no place.
 func (t Trouble) Warning() string {
 	if len(t) == 0 {
 		return ""
@@ -61,8 +63,8 @@ func troubles(log string) (list []Trouble) {
 	return list
 }
 
-// KernelTrouble returns what the guest's kernel complained of since it was booted: BUG, WARNING, Oops, stalls. Hardly a test
-// should cause any.
+// KernelTrouble returns what the guest's kernel complained of since it was booted: BUG, WARNING,
+// Oops, stalls. Hardly a test should cause any.
 func (g *Guest) KernelTrouble(ctx context.Context) ([]Trouble, error) {
 	out, err := g.Run(ctx, "dmesg")
 	if err != nil {

@@ -22,7 +22,8 @@ const someLog = `[    0.000000] Linux version 6.1.0
 [   15.000002] Call Trace:
 `
 
-// Each complaint of a log is found by itself, with the trace that belongs to it, and a warning has a place.
+// Each complaint of a log is found by itself, with the trace that belongs to it, and a warning has
+// a place.
 func TestTroubles(t *testing.T) {
 	got := troubles(someLog)
 	require.Equal(t, []Trouble{

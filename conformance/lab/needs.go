@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Need is something that has to be on this machine, and the Debian package that has it: a program, or, with an absolute path, a
-// file.
+// Need is something that has to be on this machine, and the Debian package that has it: a program,
+// or, with an absolute path, a file.
 type Need struct{ What, Package string }
 
 // there reports whether it is there.
@@ -33,7 +33,8 @@ func missing(needs []Need) []string {
 	return packages
 }
 
-// Install installs the packages of what is missing; without the right to, the error says which those are.
+// Install installs the packages of what is missing; without the right to, the error says which
+// those are.
 func Install(ctx context.Context, needs []Need, logf func(string, ...any)) error {
 	packages := missing(needs)
 	if len(packages) == 0 {

@@ -13,19 +13,21 @@ import (
 )
 
 const (
-	// pulseTime is how often a guest is asked whether it runs: 20 datagrams a second are less than a hundredth of an emulated CPU.
+	// pulseTime is how often a guest is asked whether it runs: 20 datagrams a second are less than
+	// a hundredth of an emulated CPU.
 	pulseTime = 50 * time.Millisecond
 	// minStandstill is the shortest time without an answer that is remembered.
 	minStandstill = 100 * time.Millisecond
-	// longStandstill is one that the summary counts apart: requesters of rxe's that are not told otherwise wait for half a second.
+	// longStandstill is one that the summary counts apart: requesters of rxe's that are not told
+	// otherwise wait for half a second.
 	longStandstill = 300 * time.Millisecond
 	// maxStandstills bounds what is remembered.
 	maxStandstills = 4096
 )
 
-// Pulse asks a guest again and again whether it runs, over the management segment, and remembers when it did not: a program there
-// sends back what it gets, as a program of a test would have to. It tells a guest that had no CPU, or none for its programs, from one that ran and
-// did not answer.
+// Pulse asks a guest again and again whether it runs, over the management segment, and remembers
+// when it did not: a program there sends back what it gets, as a program of a test would have to.
+// It tells a guest that had no CPU, or none for its programs, from one that ran and did not answer.
 type Pulse struct {
 	now func() time.Duration
 
@@ -110,7 +112,8 @@ func (p *Pulse) answered(n uint64) {
 	p.first, p.heard = n+1, now
 }
 
-// StoodStill returns for how long the guest answered nobody between two times: the longest such time, and all together.
+// StoodStill returns for how long the guest answered nobody between two times: the longest such
+// time, and all together.
 func (p *Pulse) StoodStill(from, to time.Duration) (longest, all time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -129,7 +132,8 @@ func (p *Pulse) StoodStill(from, to time.Duration) (longest, all time.Duration) 
 	return longest, all
 }
 
-// Summary says how often the guest has stood still, as far as it is remembered, and for how long at most.
+// Summary says how often the guest has stood still, as far as it is remembered, and for how long at
+// most.
 func (p *Pulse) Summary() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

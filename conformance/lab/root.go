@@ -28,16 +28,18 @@ func (s packageSet) versions() map[string]string {
 	return versions
 }
 
-// Root is a folder with packages of a Debian suite, unpacked and not installed, with all that they depend on: the
-// programs in it run with their own loader and libraries, wherever the folder is the root.
+// Root is a folder with packages of a Debian suite, unpacked and not installed, with all that they
+// depend on: the programs in it run with their own loader and libraries, wherever the folder is the
+// root.
 type Root struct {
 	Suite    string
 	Dir      string
 	Versions map[string]string // by the package's name
 }
 
-// PrepareRoot makes a root below the cache, in a folder of the given name, or returns the one that is there. recipe
-// changes whenever packages does. It needs the network the first time only, so that it must run before Enter.
+// PrepareRoot makes a root below the cache, in a folder of the given name, or returns the one that
+// is there. recipe changes whenever packages does. It needs the network the first time only, so
+// that it must run before Enter.
 func PrepareRoot(ctx context.Context, name, suite string, recipe int, packages []string, logf func(string, ...any)) (*Root, error) {
 	cache, err := CacheDir()
 	if err != nil {
@@ -57,8 +59,8 @@ func PrepareRoot(ctx context.Context, name, suite string, recipe int, packages [
 	return &Root{Suite: suite, Dir: root, Versions: set.versions()}, nil
 }
 
-// ensureRoot downloads and unpacks packages of a suite, and all that they depend on, unless that has been done by
-// the same recipe.
+// ensureRoot downloads and unpacks packages of a suite, and all that they depend on, unless that
+// has been done by the same recipe.
 func ensureRoot(ctx context.Context, dir, root, suite string, recipe int, packages []string, logf func(string, ...any)) (packageSet, error) {
 	return unpackOnce(ctx, dir, root, recipe, logf, func() ([]string, error) {
 		logf("lab: downloading packages of %s", suite)
@@ -66,8 +68,8 @@ func ensureRoot(ctx context.Context, dir, root, suite string, recipe int, packag
 	})
 }
 
-// unpackOnce unpacks the packages that fetch brings, unless that has been done by the same recipe. What fetch leaves
-// in the folder apt goes when they are unpacked.
+// unpackOnce unpacks the packages that fetch brings, unless that has been done by the same recipe.
+// What fetch leaves in the folder apt goes when they are unpacked.
 func unpackOnce(ctx context.Context, dir, root string, recipe int, logf func(string, ...any), fetch func() ([]string, error)) (packageSet, error) {
 	stamp := filepath.Join(dir, "packages.json")
 	var set packageSet

@@ -7,8 +7,9 @@ import (
 	"path/filepath"
 )
 
-// FetchSource downloads the upstream archive of a source package, in the given version, from a Debian suite, and returns its path. apt
-// checks it against the archive's signed lists. One that is in dir already is not fetched again.
+// FetchSource downloads the upstream archive of a source package, in the given version, from a
+// Debian suite, and returns its path. apt checks it against the archive's signed lists. One that is
+// in dir already is not fetched again.
 func FetchSource(ctx context.Context, dir, suite, pkg, version string, logf func(string, ...any)) (string, error) {
 	at := filepath.Join(dir, pkg+"_"+version)
 	found := func() string {

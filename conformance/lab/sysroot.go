@@ -9,9 +9,10 @@ import (
 	"slices"
 )
 
-// PrepareSysroot makes a folder below the cache with what a compiler needs to build for machines of an architecture
-// (Debian's name of it) and an older C library: packages of several suites, by suite, without what they depend on. recipe
-// changes whenever they do. It needs the network the first time only.
+// PrepareSysroot makes a folder below the cache with what a compiler needs to build for machines of
+// an architecture (Debian's name of it) and an older C library: packages of several suites, by
+// suite, without what they depend on. recipe changes whenever they do. It needs the network the
+// first time only.
 func PrepareSysroot(ctx context.Context, name, arch string, recipe int, packages map[string][]string, logf func(string, ...any)) (string, error) {
 	cache, err := CacheDir()
 	if err != nil {
@@ -42,7 +43,8 @@ func PrepareSysroot(ctx context.Context, name, arch string, recipe int, packages
 	return root, stayBelow(root)
 }
 
-// stayBelow makes absolute links relative, so that the linker finds what they mean in the folder and not in this system.
+// stayBelow makes absolute links relative, so that the linker finds what they mean in the folder
+// and not in this system.
 func stayBelow(root string) error {
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.Type()&fs.ModeSymlink == 0 {

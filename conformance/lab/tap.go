@@ -48,8 +48,8 @@ func openTap(name string, mtu int, addrs ...string) (*os.File, error) {
 	return f, nil
 }
 
-// bridgeTap makes a persistent tap device for guest n, with offloads, and puts it on a bridge of this
-// namespace, which it makes if it is not there. Both go with the namespace.
+// bridgeTap makes a persistent tap device for guest n, with offloads, and puts it on a bridge of
+// this namespace, which it makes if it is not there. Both go with the namespace.
 func bridgeTap(bridge string, n, mtu int) (string, error) {
 	if _, err := net.InterfaceByName(bridge); err != nil {
 		for _, c := range [][]string{{"link", "add", bridge, "type", "bridge"}, {"link", "set", bridge, "mtu", fmt.Sprint(mtu), "up"}} {

@@ -35,7 +35,8 @@ func (c *conn) ends() [2]analyse.Endpoint {
 	}
 }
 
-// analysed is the analyser's report of what one side has seen of the connection so far. tries is for the requester.
+// analysed is the analyser's report of what one side has seen of the connection so far. tries is
+// for the requester.
 func (c *conn) analysed(v *wire.Views, view int, conduct analyse.Conduct, tries ...int) (*analyse.Report, error) {
 	if n := v.Lost(); n > 0 {
 		return nil, fmt.Errorf("trace: %d packets lost", n)
@@ -54,7 +55,8 @@ func (c *conn) analysed(v *wire.Views, view int, conduct analyse.Conduct, tries 
 	return r, err
 }
 
-// loss is the packet at a position of an operation that starts at the connection's present PSN, for analysed.
+// loss is the packet at a position of an operation that starts at the connection's present PSN, for
+// analysed.
 func (c *conn) loss(at position, size int) analyse.Loss {
 	ends := c.ends()
 	l := analyse.Loss{Requester: ends[0], Responder: ends[1], PSN: ib.PSN(c.target(at, size).PSN)}
@@ -64,7 +66,8 @@ func (c *conn) loss(at position, size int) analyse.Loss {
 	return l
 }
 
-// wired has the analyser read packets as the wire sees them, between the two hosts. It keeps none of them.
+// wired has the analyser read packets as the wire sees them, between the two hosts. It keeps none
+// of them.
 type wired struct {
 	mu  sync.Mutex
 	dec pcap.Decoder

@@ -211,7 +211,8 @@ func killAndWait(ctx context.Context, victim, survivor, watched Process, word st
 	return fmt.Sprintf("the other end noticed after %.1fs", time.Since(killedAt).Seconds())
 }
 
-// endOrSaid waits for the end of a program. An original (rdma-core 44) may say what it has to, and then wait for ever.
+// endOrSaid waits for the end of a program. An original (rdma-core 44) may say what it has to, and
+// then wait for ever.
 func endOrSaid(ctx context.Context, p Process, said func() bool) error {
 	_, original := p.(Original)
 	return Poll(ctx, nil, func() (bool, error) {

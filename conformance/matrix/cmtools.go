@@ -108,10 +108,10 @@ func cmTools(full bool) []cmTool {
 	return list
 }
 
-// cmtime makes many connections at a time, and ends them. That of rdma-core 44, which is
-// in the guest with kernel 6.1, has no TCP connection beside, and a server that stays. An emulated
-// guest on a slow machine needs half a minute for the requests of 1,000, and longer for what is left of those if one
-// of them is given up then, which the next row meets.
+// cmtime makes many connections at a time, and ends them. That of rdma-core 44, which is in the
+// guest with kernel 6.1, has no TCP connection beside, and a server that stays. An emulated guest
+// on a slow machine needs half a minute for the requests of 1,000, and longer for what is left of
+// those if one of them is given up then, which the next row meets.
 func (e *Env) cmtime() cmTool {
 	conns := 100
 	if e.Full {
@@ -136,7 +136,8 @@ func (e *Env) cmtimeV6() cmTool {
 	return t
 }
 
-// kernel is the first of the kernels in a run, like "6.1", be it on another machine or an older one of that name.
+// kernel is the first of the kernels in a run, like "6.1", be it on another machine or an older one
+// of that name.
 func (e *Env) kernel() string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(e.Kernel, "rxe "), " ")
 	name, _, _ = strings.Cut(name, "-")

@@ -2,8 +2,8 @@ package matrix
 
 import "fmt"
 
-// Differences says which rows of one run another one lacks, or has with another result. What the second run has beyond that is
-// no difference.
+// Differences says which rows of one run another one lacks, or has with another result. What the
+// second run has beyond that is no difference.
 func Differences(then, now []Row) (out []string) {
 	got := map[string]Result{}
 	for _, row := range now {

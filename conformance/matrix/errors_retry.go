@@ -38,8 +38,8 @@ func rnrExceeded(x *trial) string {
 	return fmt.Sprintf("%v after %d RNR NAKs", status, naks.Hits())
 }
 
-// rightRNRNAKs checks how many RNR NAKs a SEND has drawn until its requester gave up. A probe that went before the
-// first NAK came draws one more, which the requester takes for what it is.
+// rightRNRNAKs checks how many RNR NAKs a SEND has drawn until its requester gave up. A probe that
+// went before the first NAK came draws one more, which the requester takes for what it is.
 func rightRNRNAKs(naks, probes int) error {
 	if naks < shortRetry+1 || naks > shortRetry+1+probes {
 		return fmt.Errorf("%d RNR NAKs, want 1 and %d for the retries, and at most %d for probes", naks, shortRetry, probes)
@@ -47,8 +47,8 @@ func rightRNRNAKs(naks, probes int) error {
 	return nil
 }
 
-// probes is how many packets the requester may send again before an answer to anything new, beside what its
-// retries allow.
+// probes is how many packets the requester may send again before an answer to anything new, beside
+// what its retries allow.
 func (x *trial) probes() int {
 	if isGoroce(x.req.p) {
 		return lossProbes
@@ -179,8 +179,8 @@ func onlyFrom(r *analyse.Repair) error {
 	return nil
 }
 
-// readTries is how many READs lose a response until the requester asks for it: before that it may have asked again for
-// all of them, since they were slow to come, and then has what it lacked.
+// readTries is how many READs lose a response until the requester asks for it: before that it may
+// have asked again for all of them, since they were slow to come, and then has what it lacked.
 const readTries = 3
 
 // partialRead loses a response: the request is issued again for the missing range.
@@ -211,8 +211,8 @@ const (
 	forAll                   // it asked for all
 )
 
-// askedAgain tells how a requester has asked for a lost response, behind which and with which so many bytes were
-// missing. As long as responses do not come it may ask again for all, as probes do.
+// askedAgain tells how a requester has asked for a lost response, behind which and with which so
+// many bytes were missing. As long as responses do not come it may ask again for all, as probes do.
 func askedAgain(r *analyse.Repair, missing int) (asking, error) {
 	how := before
 	for _, a := range r.Asked {

@@ -10,8 +10,8 @@ import (
 	"github.com/goroce/goroce/roce/pcap"
 )
 
-// A requester that asks and a responder with eight responses, or requests of eight packets, PSN 0xfffffe to 5: the
-// analyser's answers about the fifth, 2.
+// A requester that asks and a responder with eight responses, or requests of eight packets, PSN
+// 0xfffffe to 5: the analyser's answers about the fifth, 2.
 const (
 	firstOf, lostOf = 0xfffffe, 2
 	missingBytes    = faultSize - 4*faultMTU

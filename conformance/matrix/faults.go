@@ -138,7 +138,8 @@ func (e *Env) runFault(p *pair, row Row, t typedOp, f peer.Family, size int, at 
 	return row
 }
 
-// oneFault returns for how long the operation with the fault took, and what rxe has done otherwise than the specification says, if it is known to.
+// oneFault returns for how long the operation with the fault took, and what rxe has done otherwise
+// than the specification says, if it is known to.
 func (e *Env) oneFault(p *pair, t typedOp, f peer.Family, size int, at position, ft fault) (took time.Duration, deviates string, err error) {
 	par := defaults(t.typ, f, faultMTU)
 	par.timeout = timeoutOfFault(p.req.p, p.rsp.p, t.op, at, ft)
@@ -208,8 +209,9 @@ func (e *Env) oneFault(p *pair, t typedOp, f peer.Family, size int, at position,
 	return took, "", nil
 }
 
-// timeoutOfFault is the ACK timeout's code of the requester. A guest was seen to answer nobody for 1.3 s, which the retries of one that probes may
-// outlast: it waits for its timer only where a probe is lost, too, or where nothing helps.
+// timeoutOfFault is the ACK timeout's code of the requester. A guest was seen to answer nobody for
+// 1.3 s, which the retries of one that probes may outlast: it waits for its timer only where a
+// probe is lost, too, or where nothing helps.
 func timeoutOfFault(req, rsp peer.Peer, op peer.Opcode, at position, ft fault) int {
 	if !isGoroce(req) || isRXE(rsp) && rxeForgetsFlush(op, at, ft) {
 		return faultTimeout
@@ -256,8 +258,8 @@ func (c *conn) forgotVA(m wire.Match, got error, tr *wire.Trace, v *wire.Views) 
 	return nil
 }
 
-// unreliable makes the rows that lose a packet of a UC message: the message is gone as a whole, and the next
-// one arrives whole.
+// unreliable makes the rows that lose a packet of a UC message: the message is gone as a whole, and
+// the next one arrives whole.
 func (e *Env) unreliable(r role, f peer.Family) []job {
 	var jobs []job
 	for _, op := range []peer.Opcode{peer.OpSend, peer.OpWriteImm} {

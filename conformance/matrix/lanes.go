@@ -176,7 +176,8 @@ func (l *laneRun) do(ctx context.Context, j job) (made []Row, err error) {
 	return made, nil
 }
 
-// attempts runs a job, and again if rows failed while the guest stood still, which then say so. Those that passed stay as they are.
+// attempts runs a job, and again if rows failed while the guest stood still, which then say so.
+// Those that passed stay as they are.
 func (l *laneRun) attempts(ctx context.Context, j job) (made []Row, err error) {
 	e := l.env
 	for try := 1; ; try++ {
@@ -210,8 +211,9 @@ func (l *laneRun) attempts(ctx context.Context, j job) (made []Row, err error) {
 // excusable reports whether a standstill of the guest may be why a row failed.
 func excusable(row Row) bool { return row.Result == Fail && !row.wrong }
 
-// merge returns the rows of a job after one more attempt: those of this one where the attempts before it failed. Rows that failed
-// while the guest stood still have a line on that, if there is another attempt, and are inconclusive, if there is none.
+// merge returns the rows of a job after one more attempt: those of this one where the attempts
+// before it failed. Rows that failed while the guest stood still have a line on that, if there is
+// another attempt, and are inconclusive, if there is none.
 func merge(before, now []Row, stoodStill bool, line string, last bool) []Row {
 	for i := range now {
 		again := len(before) == len(now)

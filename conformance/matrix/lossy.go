@@ -12,18 +12,22 @@ import (
 	"github.com/goroce/goroce/internal/report"
 )
 
-// UC and UD have no acknowledgements: what the way or the receiver loses is lost by right, and nobody sends it again. So a message
-// that did not arrive is tried again, and if it never arrives, single packets tell whether the way loses some. Only if it loses none
-// the message's loss is held against anybody.
+// UC and UD have no acknowledgements: what the way or the receiver loses is lost by right, and
+// nobody sends it again. So a message that did not arrive is tried again, and if it never arrives,
+// single packets tell whether the way loses some. Only if it loses none the message's loss is held
+// against anybody.
 
 const (
-	// lossyWait is how long the receiver of an unreliable message waits after the requester has completed it.
+	// lossyWait is how long the receiver of an unreliable message waits after the requester has
+	// completed it.
 	lossyWait = 5 * time.Second
-	// lossyPacket is what each of its packets may take besides: an emulated guest on a busy machine needs that.
+	// lossyPacket is what each of its packets may take besides: an emulated guest on a busy machine
+	// needs that.
 	lossyPacket = time.Millisecond
 	// lossyTries is how often such a message is sent.
 	lossyTries = 3
-	// The single packets that follow are as many as the message had, within these bounds. Queue pairs hold 64 receives unless told.
+	// The single packets that follow are as many as the message had, within these bounds. Queue
+	// pairs hold 64 receives unless told.
 	fewestSingles, mostSingles = 16, 48
 )
 
@@ -62,8 +66,9 @@ func (c *conn) arrives(id uint64, packets int) (peer.WC, error) {
 	return wc, err
 }
 
-// partly reports whether a WRITE that is not there as a whole is there in part: each packet's bytes are either all new or all old. That is what
-// the loss of a packet leaves behind; anything else is wrong.
+// partly reports whether a WRITE that is not there as a whole is there in part: each packet's bytes
+// are either all new or all old. That is what the loss of a packet leaves behind; anything else is
+// wrong.
 func (c *conn) partly(dst peer.MR, size int, seed uint64) (bool, error) {
 	whole := func(off, n int, seed uint64, base int) (bool, error) {
 		bad, err := dst.Check(off, n, seed, base)
@@ -87,7 +92,8 @@ func (c *conn) partly(dst peer.MR, size int, seed uint64) (bool, error) {
 	return true, nil
 }
 
-// seen adds to a lostError how many of the packets since a PSN have come here, if the receiver is here.
+// seen adds to a lostError how many of the packets since a PSN have come here, if the receiver is
+// here.
 func (c *conn) seen(err error, tr *wire.Trace, first uint32) error {
 	l, lost := isLost(err)
 	if !lost {
@@ -106,8 +112,8 @@ func (c *conn) seen(err error, tr *wire.Trace, first uint32) error {
 	return l
 }
 
-// whileLost runs a check of an unreliable message until the message arrives, lossyTries times at most, and judges it if
-// it never does.
+// whileLost runs a check of an unreliable message until the message arrives, lossyTries times at
+// most, and judges it if it never does.
 func (row *Row) whileLost(p *pair, par params, check func() error) error {
 	var seen []string
 	for try := 1; ; try++ {
@@ -140,8 +146,8 @@ func (row *Row) whileLost(p *pair, par params, check func() error) error {
 	}
 }
 
-// verdict says what it means that a message did not arrive in some tries, while of so many single packets so many arrived. byRight
-// is set if a loss explains it.
+// verdict says what it means that a message did not arrive in some tries, while of so many single
+// packets so many arrived. byRight is set if a loss explains it.
 func (e lostError) verdict(tries, asked, arrived int) (what string, byRight bool) {
 	what = fmt.Sprintf("a message of %s did not arrive, %s", report.NumberOf(e.packets, "packet"), report.NumberOf(tries, "time"))
 	singles := fmt.Sprintf("of %d single packets that were sent at once %d arrived", asked, arrived)

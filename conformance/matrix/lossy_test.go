@@ -42,8 +42,8 @@ func TestVerdictOfLosses(t *testing.T) {
 	}
 }
 
-// behindLoss returns an environment of two devices of this process, of which the second is behind a wire that the checks do not see, and
-// that wire.
+// behindLoss returns an environment of two devices of this process, of which the second is behind a
+// wire that the checks do not see, and that wire.
 func behindLoss(t *testing.T, n byte) (*Env, *wire.Switch) {
 	pid := os.Getpid()
 	sw, hidden := wire.New(), wire.New()

@@ -13,8 +13,9 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// How a peer reacts, measured on the wire (after Lumina, SIGCOMM 2023). What the specification says is judged; times are
-// measured and not judged, because it says nothing of most of them, and because machines are busy.
+// How a peer reacts, measured on the wire (after Lumina, SIGCOMM 2023). What the specification says
+// is judged; times are measured and not judged, because it says nothing of most of them, and
+// because machines are busy.
 
 // micro is one behaviour.
 type micro struct {
@@ -22,7 +23,8 @@ type micro struct {
 	authority string
 	adjust    func(*params)
 	run       func(x *trial, f *findings)
-	// times is on how many connections it is looked at if much is measured (Env.MicroTimes); otherwise on one.
+	// times is on how many connections it is looked at if much is measured (Env.MicroTimes);
+	// otherwise on one.
 	times int
 }
 
@@ -147,7 +149,8 @@ func (m measured) String() string {
 	return strings.Join(out, ", ")
 }
 
-// findings is what a behaviour has shown: single numbers, and samples of what was measured again and again.
+// findings is what a behaviour has shown: single numbers, and samples of what was measured again
+// and again.
 type findings struct {
 	numbers measured
 	samples map[sampled][]float64
@@ -169,7 +172,8 @@ func (f *findings) sample(what, unit string, v float64) {
 // time adds a time.
 func (f *findings) time(what string, d time.Duration) { f.sample(what, "us", float64(d)/1e3) }
 
-// results are the numbers, with the median and the largest of the samples, and the samples themselves.
+// results are the numbers, with the median and the largest of the samples, and the samples
+// themselves.
 func (f *findings) results() (numbers map[string]float64, samples map[string][]float64) {
 	for k, list := range f.samples {
 		if samples == nil {

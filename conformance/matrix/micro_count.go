@@ -12,7 +12,8 @@ import (
 
 // How many packets the two sides make of what they are sent.
 
-// cnpGap marks all packets of a long WRITE, and measures how many CNPs that makes, how soon, and how close together.
+// cnpGap marks all packets of a long WRITE, and measures how many CNPs that makes, how soon, and
+// how close together.
 func cnpGap(x *trial, f *findings) {
 	const size = 256 * faultMTU
 	match := wire.Match{From: x.req.p.PortName(), Dst: x.rsp.p.Addr(x.family), QPN: x.sq.QPN(), AnyPSN: true}

@@ -29,8 +29,9 @@ func lossCounters(x *trial, f *findings) {
 	naks := peer.Got(x.analysed(x.v, atRequester, analyse.Conduct{})).Connections[0].Ways[0].Sequence
 	gaps := min(naks, 1)
 	f.numbers["naks_seen"] = float64(naks)
-	// The names of rxe and this module, and of ConnectX. A responder may say again that a packet is missing, and a requester
-	// that is on its way to send it need not count that: one for each gap it must.
+	// The names of rxe and this module, and of ConnectX. A responder may say again that a packet is
+	// missing, and a requester that is on its way to send it need not count that: one for each gap
+	// it must.
 	for _, c := range []struct {
 		s     *side
 		what  string
@@ -54,7 +55,8 @@ func lossCounters(x *trial, f *findings) {
 	}
 }
 
-// A kernel shows a device's counters as it read them last, for a while: 10 ms by default (hw_counters/lifespan).
+// A kernel shows a device's counters as it read them last, for a while: 10 ms by default
+// (hw_counters/lifespan).
 const (
 	countersLag  = 5 * time.Second
 	countersStep = 5 * time.Millisecond
@@ -62,8 +64,8 @@ const (
 	countersCalm = 50 * time.Millisecond
 )
 
-// counted reads counters until one of some names, the first that is there, is least more than before, or has had the time
-// to be. The name is empty if none is there.
+// counted reads counters until one of some names, the first that is there, is least more than
+// before, or has had the time to be. The name is empty if none is there.
 func counted(read func() (map[string]uint64, error), before map[string]uint64, names []string, least int) (name string, n int, err error) {
 	for end := time.Now().Add(countersLag); ; time.Sleep(countersStep) {
 		now, err := read()
@@ -124,8 +126,9 @@ var counters = []counter{
 	{"cnps_handled", false, []string{"cnps_handled", "rp_cnp_handled"}, func(s *seenFaults) int { return s.cnps }},
 }
 
-// faultCounters has a fault of each kind, and holds the counters of the two ends against the trace. "X_seen" is what the wire
-// has seen, "X_counted" what the counter says, which is missing if there is no such counter.
+// faultCounters has a fault of each kind, and holds the counters of the two ends against the trace.
+// "X_seen" is what the wire has seen, "X_counted" what the counter says, which is missing if there
+// is no such counter.
 func faultCounters(x *trial, f *findings) {
 	before := x.counts()
 	for _, ft := range []struct {

@@ -14,8 +14,8 @@ import (
 
 // How long the two sides take to react, between packets on the wire.
 
-// ackLatency measures how long the responder takes for the ACK of a short WRITE. The way to it and back is in all times, and
-// this is the shortest that it can be.
+// ackLatency measures how long the responder takes for the ACK of a short WRITE. The way to it and
+// back is in all times, and this is the shortest that it can be.
 func ackLatency(x *trial, f *findings) {
 	for range x.env.microTimes() {
 		begin, psn := len(x.tr.Events()), x.psn
@@ -40,7 +40,8 @@ func isACK(p *wire.Packet) bool {
 	return ok && s.Kind() == ib.SyndromeACK
 }
 
-// answered is the time from the first transmission of the packet with PSN first to the ACK that covers PSN last.
+// answered is the time from the first transmission of the packet with PSN first to the ACK that
+// covers PSN last.
 func (x *trial) answered(events []wire.Event, first, last uint32) (d time.Duration, ok bool) {
 	sent := time.Duration(-1)
 	for _, e := range events {
@@ -54,7 +55,8 @@ func (x *trial) answered(events []wire.Event, first, last uint32) (d time.Durati
 	return 0, false
 }
 
-// lose does an operation some times and loses a packet at a position each time. It returns how the losses were mended.
+// lose does an operation some times and loses a packet at a position each time. It returns how the
+// losses were mended.
 func (x *trial) lose(at position, op func()) []*analyse.Repair {
 	var losses []analyse.Loss
 	for range x.env.microTimes() {
@@ -67,8 +69,9 @@ func (x *trial) lose(at position, op func()) []*analyse.Repair {
 	return r.Repairs
 }
 
-// nakLatency loses a packet in the middle, and measures how long the responder takes for the NAK from the packet behind
-// the gap on, and the requester from the NAK on until it sends the missing packet.
+// nakLatency loses a packet in the middle, and measures how long the responder takes for the NAK
+// from the packet behind the gap on, and the requester from the NAK on until it sends the missing
+// packet.
 func nakLatency(op peer.Opcode) func(x *trial, f *findings) {
 	return func(x *trial, f *findings) { x.naks(f, reqMiddle, func() { x.transfer(op, faultSize) }) }
 }
@@ -107,8 +110,8 @@ func (x *trial) naks(f *findings, at position, op func()) {
 	}
 }
 
-// readRecovery loses a response in the middle, and measures how long the requester takes from the response behind the
-// gap on until it asks again.
+// readRecovery loses a response in the middle, and measures how long the requester takes from the
+// response behind the gap on until it asks again.
 func readRecovery(x *trial, f *findings) {
 	f.numbers["timeout_ms"] = timeoutMs(x.timeout)
 	for _, r := range x.lose(rspMiddle, func() { x.transfer(peer.OpRead, faultSize) }) {

@@ -13,7 +13,8 @@ import (
 const (
 	// noisyQPs is how many queue pairs make noise.
 	noisyQPs = 4
-	// noiseSize is the length of one of their WRITEs; noiseBatch of them are on their way at a time.
+	// noiseSize is the length of one of their WRITEs; noiseBatch of them are on their way at a
+	// time.
 	noiseSize  = 64 << 10
 	noiseBatch = 2
 	// noiseOff is where in the arenas the noise is.
@@ -24,8 +25,9 @@ const (
 	victimBulk = 64 << 10
 )
 
-// noisyNeighbour measures, for one queue pair that loses nothing, the time of short WRITEs and the goodput of long ones, while
-// others are busy: first without a loss, then with losses of theirs, and once more each.
+// noisyNeighbour measures, for one queue pair that loses nothing, the time of short WRITEs and the
+// goodput of long ones, while others are busy: first without a loss, then with losses of theirs,
+// and once more each.
 func noisyNeighbour(x *trial, f *findings) {
 	f.numbers["noisy_qps"], f.numbers["loss_percent"] = noisyQPs, 100.0/lossEvery
 	var neighbours []*neighbour

@@ -55,7 +55,8 @@ func TestTolerance(t *testing.T) {
 	require.ErrorIs(t, tol.Given(), gone)
 }
 
-// A lost peer fails the rows with the reason and does not end the run; rows that were not asked for are not run.
+// A lost peer fails the rows with the reason and does not end the run; rows that were not asked for
+// are not run.
 func TestTolerantLanes(t *testing.T) {
 	e, a, b := laneEnv()
 	e.Tolerant = new(Tolerance)

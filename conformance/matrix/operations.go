@@ -145,8 +145,8 @@ func (e *Env) runOp(p *pair, list []Row, t typedOp, f peer.Family, mtu int) []Ro
 			rows = append(rows, row.skipped(why))
 			continue
 		}
-		// A message of UC and UD may get lost: see whileLost. One failure is rxe's own, and gets a second try: see
-		// stalled.
+		// A message of UC and UD may get lost: see whileLost. One failure is rxe's own, and gets a
+		// second try: see stalled.
 		unstalled := func() (stalled bool, err error) {
 			if c == nil {
 				if c, err = p.connect(defaults(t.typ, f, mtu)); err != nil {

@@ -16,8 +16,8 @@ type overflowing struct {
 
 func (o *overflowing) Overflows() uint64 { return o.n }
 
-// A message of UC or UD that this machine had no room for says nothing of the peer, and is tried again; one of RC is the
-// requester's to send again.
+// A message of UC or UD that this machine had no room for says nothing of the peer, and is tried
+// again; one of RC is the requester's to send again.
 func TestOverflow(t *testing.T) {
 	here := &overflowing{n: 7}
 	p := &pair{req: &side{p: peer.Peer(nil)}, rsp: &side{p: here}}

@@ -14,8 +14,9 @@ import (
 // Result of a check.
 type Result = report.Outcome
 
-// The results. A skip says in Detail what was missing. A row is inconclusive if each attempt failed for a reason that says nothing about
-// either side: the guest stood still, of which a run may have some (see [Report.TooBusy]), or packets of UC or UD got lost.
+// The results. A skip says in Detail what was missing. A row is inconclusive if each attempt failed
+// for a reason that says nothing about either side: the guest stood still, of which a run may have
+// some (see [Report.TooBusy]), or packets of UC or UD got lost.
 const (
 	Pass                = report.Pass
 	Fail                = report.Fail
@@ -39,13 +40,15 @@ type Row struct {
 	Starved   int    `json:"starved,omitempty"`   // tries for which the machine was too slow
 	Authority string `json:"authority,omitempty"` // what the expectation rests on
 	Group     string `json:"group"`               // section of the printed table
-	// Deviates is what the peer is known to do otherwise than the specification says, in a row that passes all the same.
+	// Deviates is what the peer is known to do otherwise than the specification says, in a row that
+	// passes all the same.
 	Deviates string `json:"deviates,omitempty"`
 	// Title is what the row checks, in a sentence, where its name does not tell.
 	Title string `json:"title,omitempty"`
 	// Script is the name of the file of a drill that is a user's own.
 	Script string `json:"script,omitempty"`
-	// Expected is what should have come, and Came what did, of a row that can tell. Known says who is known to do that.
+	// Expected is what should have come, and Came what did, of a row that can tell. Known says who
+	// is known to do that.
 	Expected string `json:"expected,omitempty"`
 	Came     string `json:"came,omitempty"`
 	Known    string `json:"known,omitempty"`
@@ -77,8 +80,8 @@ type Report struct {
 	OnRow func(Row)
 }
 
-// Part returns a report whose rows are r's, and can be taken back. It takes no more once ctx has ended: what an interrupted row has
-// seen is no result.
+// Part returns a report whose rows are r's, and can be taken back. It takes no more once ctx has
+// ended: what an interrupted row has seen is no result.
 func (r *Report) Part(ctx context.Context) *Report { return &Report{of: r, ctx: ctx} }
 
 // Withdraw takes the rows of a part back.
@@ -153,8 +156,9 @@ func (row Row) Label() string {
 	return s
 }
 
-// MissingRows returns the rows of a kernel that are not there on a link, by their labels with that link. Links that run everything are to have the
-// same rows, and so are those that run the subset. Each row of the subset has one like it among all, which may repeat something more often: the
+// MissingRows returns the rows of a kernel that are not there on a link, by their labels with that
+// link. Links that run everything are to have the same rows, and so are those that run the subset.
+// Each row of the subset has one like it among all, which may repeat something more often: the
 // numbers in its name count for nothing.
 func (r *Report) MissingRows(kernel string, full, subset []string) []string {
 	rows := slices.DeleteFunc(r.Rows(), func(row Row) bool { return row.Kernel != kernel })
@@ -168,8 +172,8 @@ func (r *Report) MissingRows(kernel string, full, subset []string) []string {
 // numbers are those in the names of rows.
 var numbers = regexp.MustCompile(`\d+`)
 
-// missing returns the rows that are there on one of some links and not on one of others, by their labels with the latter. Rows of one name
-// are the same.
+// missing returns the rows that are there on one of some links and not on one of others, by their
+// labels with the latter. Rows of one name are the same.
 func missing(all []Row, from, on []string, name func(Row) string) (labels []string) {
 	var rows []Row // one of each name
 	there := map[string]bool{}
@@ -198,8 +202,8 @@ func missing(all []Row, from, on []string, name func(Row) string) (labels []stri
 // lane is a kernel and a link.
 type lane struct{ kernel, link string }
 
-// Again reports whether an attempt that took so long may be made again. All of a run together may have taken
-// [againTime]: a run on a machine that stands still must end, too.
+// Again reports whether an attempt that took so long may be made again. All of a run together may
+// have taken [againTime]: a run on a machine that stands still must end, too.
 func (r *Report) Again(took time.Duration) bool {
 	if r.of != nil {
 		return r.of.Again(took)
@@ -225,8 +229,8 @@ func (r *Report) Starvation(kernel, link string, at time.Duration) {
 	r.starved[w] = append(r.starved[w], at)
 }
 
-// TooBusy returns what the machine's slowness has cost where that is too much: see maxStarved, maxInconclusive.
-// Tries lost at about the same time were lost to one stall of the guest.
+// TooBusy returns what the machine's slowness has cost where that is too much: see maxStarved,
+// maxInconclusive. Tries lost at about the same time were lost to one stall of the guest.
 func (r *Report) TooBusy() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

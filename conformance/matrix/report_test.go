@@ -23,7 +23,8 @@ func TestMissingRowsComparesLinksByName(t *testing.T) {
 	require.Empty(t, r.MissingRows("6.1", []string{"udp", "xdp"}, nil))
 }
 
-// A link that runs a subset has the rows of the others that do, and all of them are on the links that run everything.
+// A link that runs a subset has the rows of the others that do, and all of them are on the links
+// that run everything.
 func TestMissingRowsOfASubset(t *testing.T) {
 	op := func(row Row, op string) Row { row.Op = op; return row }
 	var r Report

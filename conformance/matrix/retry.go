@@ -74,7 +74,8 @@ func (e *Env) tryProgram(row *Row, tries int, between [2]netip.Addr, bytes int, 
 	})
 }
 
-// attempts is tryProgram of package level, with what is known of the guest, and the time that this run may spend on attempts.
+// attempts is tryProgram of package level, with what is known of the guest, and the time that this
+// run may spend on attempts.
 func (e *Env) attempts(row *Row, tries int, run func() outcome) {
 	var from time.Duration
 	again := func() bool { return e.Report == nil || e.Report.Again(e.now()-from) }
@@ -110,8 +111,8 @@ func (r refPort) LongestSilences(from, to time.Duration) (frames, packets time.D
 // tryProgram runs a program until it passes, tries times at most, or more often if the
 // machine was too slow. The row says what was seen before the last try.
 //
-// A row is inconclusive if the machine was too slow for each attempt, and a failure if one attempt failed and it was not. again says whether there is
-// time for one more.
+// A row is inconclusive if the machine was too slow for each attempt, and a failure if one attempt
+// failed and it was not. again says whether there is time for one more.
 func tryProgram(row *Row, tries int, again func() bool, run func() outcome) {
 	var seen []string
 	starved := true // in each attempt

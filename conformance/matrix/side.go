@@ -56,23 +56,27 @@ type Env struct {
 	Guest *sync.RWMutex
 	// Choose, if not nil, says which rows are wanted.
 	Choose func(Row) bool
-	// Lanes is how many rows of a group may be on their way at a time; 0 is what suits a guest with one CPU.
+	// Lanes is how many rows of a group may be on their way at a time; 0 is what suits a guest with
+	// one CPU.
 	Lanes int
-	// Untried is set for a version of rxe that nobody has tried: where others deviate it may do as the specification says.
+	// Untried is set for a version of rxe that nobody has tried: where others deviate it may do as
+	// the specification says.
 	Untried bool
-	// Blind is set if the packets between the two peers do not pass Wire: rows that need that are skipped.
+	// Blind is set if the packets between the two peers do not pass Wire: rows that need that are
+	// skipped.
 	Blind bool
 	// Seed is where the contents of transfers come from.
 	Seed uint64
-	// MicroTimes is how often a reaction is measured: of the group micro much more is run than for a look at it. 0 is a look.
+	// MicroTimes is how often a reaction is measured: of the group micro much more is run than for
+	// a look at it. 0 is a look.
 	MicroTimes int
 	// Tolerant, if not nil, has rows fail when a peer is lost, where the run would end otherwise.
 	Tolerant *Tolerance
-	// Explain, if not nil, is shown each row of Run that has failed, with the last packets of its connection, and
-	// returns it with what it has to say.
+	// Explain, if not nil, is shown each row of Run that has failed, with the last packets of its
+	// connection, and returns it with what it has to say.
 	Explain func(Row, []wire.Event) Row
-	// StoodStill, if not nil, returns for how long the guest answered nobody between two times on the clock of Wire: the longest such time, and
-	// all together.
+	// StoodStill, if not nil, returns for how long the guest answered nobody between two times on
+	// the clock of Wire: the longest such time, and all together.
 	StoodStill func(from, to time.Duration) (longest, all time.Duration)
 	wait       time.Duration // lossyWait, if not 0
 	// OnlyTool leaves out tools whose name and arguments do not contain it.

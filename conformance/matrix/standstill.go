@@ -6,15 +6,19 @@ import (
 	"time"
 )
 
-// What a guest did not do says nothing about this module: on a busy machine an emulated one may stand still for seconds, and then timers run out, programs
-// reach their limits, and what is counted is counted wrong. [Env.StoodStill] knows of that from questions that a program in the guest answers. An attempt that
-// failed while the guest stood still is made again, and the row says so; a row whose every attempt failed like that is [Inconclusive].
+// What a guest did not do says nothing about this module: on a busy machine an emulated one may
+// stand still for seconds, and then timers run out, programs reach their limits, and what is
+// counted is counted wrong. [Env.StoodStill] knows of that from questions that a program in the
+// guest answers. An attempt that failed while the guest stood still is made again, and the row says
+// so; a row whose every attempt failed like that is [Inconclusive].
 
 const (
-	// standstill is the shortest time without an answer that may cost an attempt. Requesters wait for 0.5 s and more until they give up.
+	// standstill is the shortest time without an answer that may cost an attempt. Requesters wait
+	// for 0.5 s and more until they give up.
 	standstill = 300 * time.Millisecond
-	// promptly is how long an attempt may take that a short standstill may have cost. Those that fail later have waited for something
-	// that never came, and then the guest must have stood still for half of the rest.
+	// promptly is how long an attempt may take that a short standstill may have cost. Those that
+	// fail later have waited for something that never came, and then the guest must have stood
+	// still for half of the rest.
 	promptly = 30 * time.Second
 )
 
@@ -39,7 +43,8 @@ func (e *Env) now() time.Duration {
 	return e.Wire.Now()
 }
 
-// stoodStill says for how long the guest stood still in an attempt that began at a time and has failed, if that explains it.
+// stoodStill says for how long the guest stood still in an attempt that began at a time and has
+// failed, if that explains it.
 func (e *Env) stoodStill(from time.Duration) (what string, explains bool) {
 	if e.StoodStill == nil {
 		return "", false

@@ -39,7 +39,8 @@ type attempt struct {
 	stood bool  // the guest stood still meanwhile
 }
 
-// standing is an Env whose guest stands still in the attempts that say so, and what the attempts of a row return.
+// standing is an Env whose guest stands still in the attempts that say so, and what the attempts of
+// a row return.
 func standing(t *testing.T, list []attempt) (e *Env, next func() error, made *int) {
 	e, _, _ = laneEnv()
 	e.Wire = wire.New()
@@ -54,8 +55,8 @@ func standing(t *testing.T, list []attempt) (e *Env, next func() error, made *in
 	return e, func() error { *made++; return list[*made-1].err }, made
 }
 
-// A standstill of the guest gives a row another attempt, and hides nothing: a defect of ours fails the row as soon as the guest runs, and bytes that
-// are wrong fail it at once.
+// A standstill of the guest gives a row another attempt, and hides nothing: a defect of ours fails
+// the row as soon as the guest runs, and bytes that are wrong fail it at once.
 func TestStandstillHidesNothing(t *testing.T) {
 	slow, defect, bytes := errors.New("no completion"), errors.New("status 10"), fmt.Errorf("row: %w", wrong("byte 7 is wrong"))
 	for name, c := range map[string]struct {
@@ -102,7 +103,8 @@ func TestStandstillHidesNothing(t *testing.T) {
 	}
 }
 
-// Of a job with several rows those that passed are not made again, and those that failed are what they are at the end.
+// Of a job with several rows those that passed are not made again, and those that failed are what
+// they are at the end.
 func TestAttemptsOfSeveralRows(t *testing.T) {
 	e, next, made := standing(t, []attempt{{nil, true}, {nil, false}})
 	slow := errors.New("no completion")

@@ -26,8 +26,8 @@ const (
 	maxStarved = 20
 	// maxInconclusive is how many rows of a run may be inconclusive.
 	maxInconclusive = 5
-	// againTime is for how long attempts of a run may be made again, all of them together, side by side or not: some hundred
-	// attempts, or one that has reached its limit.
+	// againTime is for how long attempts of a run may be made again, all of them together, side by
+	// side or not: some hundred attempts, or one that has reached its limit.
 	againTime = 5 * time.Minute
 	// oneStall is how far apart the ends of tries may be that one stall has cost: the lanes of
 	// faults, whose retries last for a second, lose several at once.
@@ -47,8 +47,8 @@ func exhausted(output string) bool {
 	return false
 }
 
-// recorder has the analyser follow the packets between two addresses, for what it remembers of the last ones. Unlike a
-// trace it keeps no frames, and so lasts for many more packets.
+// recorder has the analyser follow the packets between two addresses, for what it remembers of the
+// last ones. Unlike a trace it keeps no frames, and so lasts for many more packets.
 type recorder struct {
 	now     func() time.Duration
 	between [2]netip.Addr

@@ -67,7 +67,8 @@ func reported(all []pcap.Packet) *analyse.Report {
 	return a.Report()
 }
 
-// spoke is when the guest sent something, in ms, and how many queue pairs were asked meanwhile if that was no RoCE.
+// spoke is when the guest sent something, in ms, and how many queue pairs were asked meanwhile if
+// that was no RoCE.
 type spoke struct {
 	at    []int
 	asked int

@@ -9,8 +9,8 @@ import (
 // not tried any more: each may cost as long as the agent is given for an answer.
 const lostInARow = 8
 
-// Tolerance lets a run go on when a peer is lost in the middle of it: rows fail with the reason, and the
-// next ones try again, but not for ever.
+// Tolerance lets a run go on when a peer is lost in the middle of it: rows fail with the reason,
+// and the next ones try again, but not for ever.
 type Tolerance struct {
 	mu   sync.Mutex
 	n    int

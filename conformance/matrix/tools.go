@@ -97,8 +97,9 @@ func perf(name string, mtu, size, iters int, v6 bool, more ...string) tool {
 	return t
 }
 
-// iterationsOf is how many messages of size bytes a test of perftest moves that would move n. The subset moves less of the large ones: an emulated guest
-// copies and checks 64 KiB in 5 ms, which is most of what such a test takes.
+// iterationsOf is how many messages of size bytes a test of perftest moves that would move n. The
+// subset moves less of the large ones: an emulated guest copies and checks 64 KiB in 5 ms, which is
+// most of what such a test takes.
 func iterationsOf(full bool, size, n int) int {
 	if full || size < 65536 {
 		return n

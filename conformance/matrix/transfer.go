@@ -46,7 +46,8 @@ func (c *conn) transfer(op peer.Opcode, size int) error {
 	})
 }
 
-// carryOut posts a request that takes the PSNs of a message of size bytes, and waits for its completion.
+// carryOut posts a request that takes the PSNs of a message of size bytes, and waits for its
+// completion.
 func (c *conn) carryOut(wr peer.SendWR, size int) {
 	wr.Flags = peer.FlagSignaled
 	peer.Must(c.rq.PostSend(wr))

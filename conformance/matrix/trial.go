@@ -59,7 +59,8 @@ func (x *trial) recv(id uint64, size int) {
 func (x *trial) sent(id uint64)     { peer.Got(await(x.rq.PollSend, id, "requester")) }
 func (x *trial) received(id uint64) { peer.Got(await(x.sq.PollRecv, id, "responder")) }
 
-// hits waits until a rule has acted so often; acted checks that it has acted neither more nor less often.
+// hits waits until a rule has acted so often; acted checks that it has acted neither more nor less
+// often.
 func (x *trial) hits(r *wire.Rule, n int) { peer.Must(waitHits(r, n, opWait)) }
 
 func (x *trial) acted(r *wire.Rule, n int, what string) {

@@ -101,8 +101,8 @@ func (c *AgentClient) Close() error {
 	return c.nc.Close()
 }
 
-// Broken is the error after which nothing more can be asked: the agent has hung up, did not answer in
-// time, or not in its language. A refusal is none.
+// Broken is the error after which nothing more can be asked: the agent has hung up, did not answer
+// in time, or not in its language. A refusal is none.
 func (c *AgentClient) Broken() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -175,8 +175,8 @@ func (c *AgentClient) exchange(line string, limit time.Duration) (string, error)
 	}
 }
 
-// Printable is text from a peer without what could steer a terminal or turn the direction of writing: each such character,
-// and each byte that is no UTF-8, is a question mark.
+// Printable is text from a peer without what could steer a terminal or turn the direction of
+// writing: each such character, and each byte that is no UTF-8, is a question mark.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\t' || r == '\n' || unicode.IsPrint(r) && r != unicode.ReplacementChar {

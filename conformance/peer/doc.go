@@ -8,9 +8,9 @@
 //
 // # Agents
 //
-// An AgentClient turns calls into the lines of a verbs agent, in C (verbsd) or in Go (package agent), and
-// back; lab/agent/verbsd.h describes them. It is one session: its end frees every object that it made.
-// Calls from several goroutines are serialised.
+// An AgentClient turns calls into the lines of a verbs agent, in C (verbsd) or in Go (package
+// agent), and back; lab/agent/verbsd.h describes them. It is one session: its end frees every
+// object that it made. Calls from several goroutines are serialised.
 //
 // # Memory
 //

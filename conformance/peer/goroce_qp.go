@@ -154,7 +154,8 @@ func (q *goroceQP) PollRecv(n int, wait time.Duration) ([]WC, error) {
 	return pollGoroce(q.recvCQ, n, wait)
 }
 
-// pollGoroce waits, unless wait is 0: then it looks, so that a device in virtual time stays where it is.
+// pollGoroce waits, unless wait is 0: then it looks, so that a device in virtual time stays where
+// it is.
 func pollGoroce(cq *verbs.CQ, n int, wait time.Duration) ([]WC, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()

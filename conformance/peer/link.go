@@ -58,8 +58,8 @@ func CheckLink(name string) error {
 	return fmt.Errorf("peer: %q is not a link: use one of %s", name, strings.Join(Links(), ", "))
 }
 
-// OpenBareLink opens a link by its name without a device on it: of packet and xdp, which give such a user the packets for
-// all queue pairs.
+// OpenBareLink opens a link by its name without a device on it: of packet and xdp, which give such
+// a user the packets for all queue pairs.
 func OpenBareLink(name string, addrs []netip.Addr) (link.Link, error) {
 	if name == DefaultLink {
 		return nil, fmt.Errorf("peer: the link %s is for devices only", name)

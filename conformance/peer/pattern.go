@@ -15,9 +15,10 @@ func pattern8(seed, word uint64) uint64 {
 	return z ^ z>>31
 }
 
-// Registered memory is a peer's to write at any time, as it is an adapter's: a UC message whose end was lost, or came
-// late, is no event in Go's memory model, and nothing could order it with what the program does there. So the functions
-// that touch such memory are not for the race detector. What they find is held against the pattern.
+// Registered memory is a peer's to write at any time, as it is an adapter's: a UC message whose end
+// was lost, or came late, is no event in Go's memory model, and nothing could order it with what
+// the program does there. So the functions that touch such memory are not for the race detector.
+// What they find is held against the pattern.
 
 // FillPattern writes bytes base.. of the pattern to b.
 //

@@ -17,7 +17,8 @@ const (
 	ProfileRXE Profile = "rxe"
 	// ProfileConnectX expects what has been published of NVIDIA's ConnectX cards.
 	ProfileConnectX Profile = "connectx"
-	// ProfileGoroce expects what the specification says, and this module's own choices: timers, probes, NAKs.
+	// ProfileGoroce expects what the specification says, and this module's own choices: timers,
+	// probes, NAKs.
 	ProfileGoroce Profile = "goroce"
 )
 

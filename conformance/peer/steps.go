@@ -1,7 +1,7 @@
 package peer
 
-// Steps runs what consists of many steps, each of which may fail: it ends at the first [Must] that has an error, which
-// Steps returns. So a script reads as its steps.
+// Steps runs what consists of many steps, each of which may fail: it ends at the first [Must] that
+// has an error, which Steps returns. So a script reads as its steps.
 func Steps(script func()) (err error) {
 	defer func() {
 		end := recover()

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A script ends at its first error, and what it has deferred is done; other panics are not its business.
+// A script ends at its first error, and what it has deferred is done; other panics are not its
+// business.
 func TestSteps(t *testing.T) {
 	var did []int
 	step := func(n int, err error) {

@@ -26,13 +26,15 @@ type Case struct {
 	Group   string
 	Program string // the one that it is about
 	Label   string // what is special about it
-	// Server and Client are what is run; without a server it is one program by itself. In the arguments SERVER stands for
-	// the server's address, LOCAL for the side's own, GROUP for a multicast address, TCP for the server's IPv4 address.
+	// Server and Client are what is run; without a server it is one program by itself. In the
+	// arguments SERVER stands for the server's address, LOCAL for the side's own, GROUP for a
+	// multicast address, TCP for the server's IPv4 address.
 	Server, Client []string
 	Env            []string
 	V6             bool // the devices are at IPv6 addresses
 	Terminal       bool // the programs are told from those that mpirun starts by the terminal that they read from
-	// The client starts when the server listens on a TCP port, or has printed Ready, or with neither at once.
+	// The client starts when the server listens on a TCP port, or has printed Ready, or with
+	// neither at once.
 	Port  int
 	Ready string
 	// Check looks at what both have printed; server is empty for a program by itself.
@@ -44,7 +46,8 @@ type Case struct {
 	Refused string
 	// Suites that it runs on, if not all.
 	Suites []string
-	// While, if set, runs when the program by itself has printed Ready; the program is ended after it.
+	// While, if set, runs when the program by itself has printed Ready; the program is ended after
+	// it.
 	While func(ctx context.Context, n *Net, p *Process) error
 	// OneAddress: also with both sides at one address. Quick: part of the short run.
 	OneAddress, Quick bool
@@ -61,7 +64,8 @@ const longCaseTime = 15 * time.Minute
 // partingTime is how long a side may take to end when there is nothing more to come for it.
 const partingTime = 20 * time.Second
 
-// listeningCM is what librdmacm says, with sayVar, when a program listens, and joinedCM when it has joined a group.
+// listeningCM is what librdmacm says, with sayVar, when a program listens, and joinedCM when it has
+// joined a group.
 const (
 	listeningCM = "goroce: listening"
 	joinedCM    = "goroce: joined"
@@ -211,7 +215,8 @@ func parts(ctx context.Context, p *Process) bool {
 	}
 }
 
-// isRefused reports whether a program has ended as one does that is told that something is not supported.
+// isRefused reports whether a program has ended as one does that is told that something is not
+// supported.
 func (c *Case) isRefused(p *Process) bool {
 	if c.Refused == "" || p == nil {
 		return false

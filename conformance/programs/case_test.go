@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The tests play cases with shell scripts in place of RDMA programs: a stage whose root is that of this machine, in
-// which what stands for "roce run" just runs the program.
+// The tests play cases with shell scripts in place of RDMA programs: a stage whose root is that of
+// this machine, in which what stands for "roce run" just runs the program.
 func testPlaces(t *testing.T) (server, client *Place) {
 	t.Helper()
 	dir := t.TempDir()

@@ -16,8 +16,9 @@ type Column struct {
 	Results []PyResult
 }
 
-// WriteComparison writes a table with a line for each test that ran anywhere, and a list of those that none could run. Tests in
-// which the first column of a pair is worse than the second are marked: columns come in pairs, ours and rxe's.
+// WriteComparison writes a table with a line for each test that ran anywhere, and a list of those
+// that none could run. Tests in which the first column of a pair is worse than the second are
+// marked: columns come in pairs, ours and rxe's.
 func WriteComparison(w io.Writer, columns []Column) error {
 	type cell = map[string]PyResult // by column
 	tests := map[string]cell{}

@@ -32,7 +32,8 @@ func TestWriteComparison(t *testing.T) {
 	}
 }
 
-// The archive for a guest has the suite, unpacked, where it is run, links as links, and no documentation.
+// The archive for a guest has the suite, unpacked, where it is run, links as links, and no
+// documentation.
 func TestWriteTar(t *testing.T) {
 	root := t.TempDir()
 	var z bytes.Buffer

@@ -15,7 +15,8 @@ import (
 	"github.com/goroce/goroce/conformance/lab"
 )
 
-// GuestPackages are what the test suite of pyverbs needs in a guest, and no more: it is held in the guest's memory.
+// GuestPackages are what the test suite of pyverbs needs in a guest, and no more: it is held in the
+// guest's memory.
 var GuestPackages = []string{"python3-minimal", "python3", "python3-pyverbs", "ibverbs-providers", "dash", "coreutils", "iproute2"}
 
 // GuestRecipe changes with GuestPackages.

@@ -64,7 +64,8 @@ func cmCases() []Case {
 	// With -T f it is on TCP: it forks with a connection that it has.
 	rsocket("rstream", "-S 1000 -C 20 -T f", func(c *Case) { c.Ready, c.Port = "", 7471 })
 	same("rstream", "-b SERVER", "-s SERVER", "-T r -S 64 -C 100", has("custom "))
-	// All of its own sizes, up to 100,000 messages of each: minutes on a busy machine. -S all is seven times as long.
+	// All of its own sizes, up to 100,000 messages of each: minutes on a busy machine. -S all is
+	// seven times as long.
 	same("rstream", "-b SERVER", "-s SERVER", "", has("64_lat", "4k_lat", "64k_bw", "1m_bw"), func(c *Case) { c.Limit = longCaseTime })
 	rsocket("riostream", "-S 3000 -C 50 -I 4", quick)
 	rsocket("riostream", "-S 100000 -C 10 -I 2", v6)

@@ -33,7 +33,8 @@ func NewNet() (*Net, error) {
 func addr4(end int) netip.Addr { return netip.AddrFrom4([4]byte{10, 97, 0, byte(end + 1)}) }
 func addr6(end int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf("fd97::%d", end+1)) }
 
-// HostPlace returns one end, for programs of this machine, on the project's programs and libraries in a folder.
+// HostPlace returns one end, for programs of this machine, on the project's programs and libraries
+// in a folder.
 func (n *Net) HostPlace(bin string, end int, opts ...string) *Place {
 	p := n.Place(nil, end, opts...)
 	p.own = filepath.Join(bin, ownProgram)

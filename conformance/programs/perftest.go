@@ -18,8 +18,8 @@ func perftestCases() []Case {
 			Group: groupPerftest, Program: "ib_" + program, Label: args, Port: perftestPort, OneAddress: args == "",
 			Check: checkPerftest(program, args),
 		}
-		// An ACK timeout of a second: on a machine with more to do than processors, a program may not run for longer than eight
-		// times the 67 ms that perftest has for it.
+		// An ACK timeout of a second: on a machine with more to do than processors, a program may
+		// not run for longer than eight times the 67 ms that perftest has for it.
 		argv := append([]string{c.Program, "-F", "-u", "18"}, strings.Fields(args)...)
 		if !strings.Contains(args, "-n ") && !strings.Contains(args, "-D ") {
 			argv = append(argv, "-n", "500")
@@ -122,8 +122,8 @@ var allSizes = map[bool]int{false: 23, true: 12}
 // figures are a line of results. A deviation may be "-nan", by rounding.
 var figures = regexp.MustCompile(`(?m)^[ \t]*\d+[ \t]+\d+([ \t]+-?([\d.]+|nan))+[ \t]*$`)
 
-// checkPerftest wants the table of results: as many lines as sizes, with a rate or a time above 0. Of a bandwidth test only the
-// client has it in each way.
+// checkPerftest wants the table of results: as many lines as sizes, with a rate or a time above 0.
+// Of a bandwidth test only the client has it in each way.
 func checkPerftest(program, args string) func(server, client string) error {
 	want := 1
 	if strings.Contains(args, "-a ") {
@@ -136,8 +136,9 @@ func checkPerftest(program, args string) func(server, client string) error {
 		}
 		for _, line := range lines {
 			f := strings.Fields(line)
-			// #bytes #iterations BW-peak BW-average MsgRate; or t_min t_max t_typical t_avg ...; of -D average times only. On a busy
-			// machine a bandwidth may be too small to be shown, and the rate is not.
+			// #bytes #iterations BW-peak BW-average MsgRate; or t_min t_max t_typical t_avg ...; of
+			// -D average times only. On a busy machine a bandwidth may be too small to be shown, and
+			// the rate is not.
 			results := f[2:]
 			if strings.HasSuffix(program, "_lat") {
 				results = f[2:3]

@@ -32,7 +32,8 @@ type Place struct {
 	do  func(func()) error // runs something in the namespace
 }
 
-// Argv is what starts a program here: through "roce run", or, for a tool of this project's or at a plain place, as it is.
+// Argv is what starts a program here: through "roce run", or, for a tool of this project's or at a
+// plain place, as it is.
 func (p *Place) Argv(argv []string) []string {
 	if p.Plain {
 		return append([]string{"/usr/bin/env"}, argv...) // it looks for the program inside of the stage
@@ -73,10 +74,12 @@ func (p *Place) Start(ctx context.Context, env []string, argv ...string) (*Proce
 	return start(cmd, tty, p.do)
 }
 
-// sayVar makes the libraries say on standard error what a test waits for, such as that a program listens.
+// sayVar makes the libraries say on standard error what a test waits for, such as that a program
+// listens.
 const sayVar = "GOROCE_VERBOSE"
 
-// Listening waits until something listens on a TCP port in the namespace, or proc has ended, which is an error.
+// Listening waits until something listens on a TCP port in the namespace, or proc has ended, which
+// is an error.
 func (p *Place) Listening(ctx context.Context, proc *Process, port int) error {
 	return proc.poll(ctx, func() (bool, error) {
 		var text []byte

@@ -29,8 +29,8 @@ type Process struct {
 // drainTime is how long output may come from what a program has left running, after its end.
 const drainTime = 5 * time.Second
 
-// start starts a command through do, which may run it elsewhere. With tty, which it takes over, the command reads from a terminal, and
-// else there is nothing to read.
+// start starts a command through do, which may run it elsewhere. With tty, which it takes over, the
+// command reads from a terminal, and else there is nothing to read.
 func start(cmd *exec.Cmd, tty *terminal, do func(func()) error) (*Process, error) {
 	p := &Process{cmd: cmd, done: make(chan struct{}), change: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = p, p

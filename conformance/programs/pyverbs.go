@@ -15,7 +15,8 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 )
 
-// runnerScript runs the tests of pyverbs and prints a JSON object for each that begins, and each that ends.
+// runnerScript runs the tests of pyverbs and prints a JSON object for each that begins, and each
+// that ends.
 //
 //go:embed pyverbs_runner.py
 var runnerScript string
@@ -54,9 +55,10 @@ func (s *Stage) preparePyverbs() error {
 	})
 }
 
-// The suite does not ask verbs alone: it looks up the network interface of a device in sysfs, or asks rdma, a program
-// of iproute2, and compares a partition key with sysfs. Those are the kernel's, which knows nothing of our devices. So the
-// suite, and no other case, gets a sysfs with what it reads there, and a stand-in for that one command.
+// The suite does not ask verbs alone: it looks up the network interface of a device in sysfs, or
+// asks rdma, a program of iproute2, and compares a partition key with sysfs. Those are the
+// kernel's, which knows nothing of our devices. So the suite, and no other case, gets a sysfs with
+// what it reads there, and a stand-in for that one command.
 const rdmaStandIn = `#!/bin/sh
 [ "$*" = "link show -j" ] || { echo "rdma: no stand-in for: $*" >&2; exit 1; }
 echo '[{"ifindex":0,"ifname":"goroce0","port":1,"state":"ACTIVE","physical_state":"LINK_UP","netdev":"` + Interface + `"}]'
@@ -105,18 +107,20 @@ type PyResult struct {
 
 // Machine is where the test suite of pyverbs can be run.
 type Machine interface {
-	// RunPyverbs runs the script with arguments, in pyverbsDir, and returns what it has printed, and how it ended.
+	// RunPyverbs runs the script with arguments, in pyverbsDir, and returns what it has printed,
+	// and how it ended.
 	RunPyverbs(ctx context.Context, script string, args ...string) (out string, err error)
 }
 
-// pyverbsTime is the limit for one run of the suite, and maxCrashes how often it goes on behind a test that has ended the process.
+// pyverbsTime is the limit for one run of the suite, and maxCrashes how often it goes on behind a
+// test that has ended the process.
 const (
 	pyverbsTime = 15 * time.Minute
 	maxCrashes  = 20
 )
 
-// RunPyverbs runs the whole suite, test by test in one process. If a test ends the process, it has failed, and another process goes on
-// behind it. Args are the suite's own: --dev, --port, --gid.
+// RunPyverbs runs the whole suite, test by test in one process. If a test ends the process, it has
+// failed, and another process goes on behind it. Args are the suite's own: --dev, --port, --gid.
 func RunPyverbs(ctx context.Context, m Machine, args ...string) ([]PyResult, error) {
 	var all []PyResult
 	after := ""
@@ -160,7 +164,8 @@ func tail(s string) string {
 // linePrefix is in front of what the script says, since tests and libraries print, too.
 const linePrefix = "@goroce "
 
-// parsePyverbs returns the results in the script's output, the test that was running at its end, and whether it came to its own end.
+// parsePyverbs returns the results in the script's output, the test that was running at its end,
+// and whether it came to its own end.
 func parsePyverbs(out string) (results []PyResult, running string, done bool, err error) {
 	sc := bufio.NewScanner(strings.NewReader(out))
 	sc.Buffer(nil, 1<<20)

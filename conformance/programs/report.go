@@ -86,8 +86,9 @@ func count(rows []Row) (c report.Tally) {
 // WriteJSON writes all rows to a file.
 func (r *Report) WriteJSON(path string) error { return report.WriteJSON(path, r.Rows()) }
 
-// WriteTable writes a line for each program, with a column for each stage, and a line for each failure and skip with its reason.
-// Of pyverbs, whose tests have a table of their own, there is one line.
+// WriteTable writes a line for each program, with a column for each stage, and a line for each
+// failure and skip with its reason. Of pyverbs, whose tests have a table of their own, there is one
+// line.
 func (r *Report) WriteTable(w io.Writer, stages []*Stage) error {
 	rows := r.Rows()
 	var b strings.Builder

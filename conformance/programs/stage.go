@@ -18,7 +18,8 @@ var Packages = []string{
 	"python3-minimal", "python3", "python3-pyverbs", "dash", "coreutils", "iproute2",
 }
 
-// Needs is what the libraries are built with, and what this machine has to have for the programs, which come with all of theirs.
+// Needs is what the libraries are built with, and what this machine has to have for the programs,
+// which come with all of theirs.
 var Needs = []lab.Need{
 	{What: "gcc", Package: "gcc"}, {What: "/usr/include/stdio.h", Package: "libc6-dev"},
 	{What: "/usr/include/infiniband/verbs.h", Package: "libibverbs-dev"}, {What: "/usr/include/rdma/rsocket.h", Package: "librdmacm-dev"},
@@ -39,8 +40,8 @@ type Stage struct {
 	*lab.Root
 }
 
-// NewStage mounts what programs need into a root: this project's bin folder, /proc, /sys, /dev and an empty /tmp. It must be
-// called inside of the lab's namespaces, with which the mounts end.
+// NewStage mounts what programs need into a root: this project's bin folder, /proc, /sys, /dev and
+// an empty /tmp. It must be called inside of the lab's namespaces, with which the mounts end.
 func NewStage(root *lab.Root, bin string) (*Stage, error) {
 	for _, f := range []string{"roce", "verbs/libibverbs.so.1", "verbs/librdmacm.so.1"} {
 		if _, err := os.Stat(filepath.Join(bin, f)); err != nil {
@@ -80,8 +81,8 @@ func NewStage(root *lab.Root, bin string) (*Stage, error) {
 	return s, s.alternatives()
 }
 
-// alternatives makes the links that packages make when they are installed, and not when they are unpacked. libfabric needs this
-// one.
+// alternatives makes the links that packages make when they are installed, and not when they are
+// unpacked. libfabric needs this one.
 func (s *Stage) alternatives() error {
 	found, err := filepath.Glob(s.Path("/usr/lib/libpsm1/libpsm_infinipath.so.1.*"))
 	for _, file := range found {

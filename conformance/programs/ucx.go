@@ -5,7 +5,8 @@ import "slices"
 // ucxPort is where ucx_perftest's server is reached by TCP.
 const ucxPort = 13337
 
-// ucxTests are those of ucx_perftest: of the transport layer (UCT), and of the protocols above (UCP).
+// ucxTests are those of ucx_perftest: of the transport layer (UCT), and of the protocols above
+// (UCP).
 var (
 	uctTests = []string{"am_lat", "put_lat", "add_lat", "get", "fadd", "swap", "cswap", "am_bw", "put_bw", "add_mr"}
 	ucpTests = []string{

@@ -63,8 +63,8 @@ type child struct {
 	out *json.Encoder
 }
 
-// Child runs a process of the soak, if this one is meant to be one, and reports whether it was. Main
-// functions that call [Run] call it first.
+// Child runs a process of the soak, if this one is meant to be one, and reports whether it was.
+// Main functions that call [Run] call it first.
 func Child() bool {
 	s, ok := os.LookupEnv(roleEnv)
 	if !ok {

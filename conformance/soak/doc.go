@@ -6,10 +6,12 @@
 //     turns;
 //   - a mortal server and a mortal client are killed (SIGKILL), stopped for up to 3 seconds, and started again at the same place.
 //
-// Both clients keep connections to both servers, with [roce.Conn] (messages, WRITE, READ, FETCH_ADD) and with
-// [rsocket.Conn] (streams). Most live for a second and end in one of several ways, a few live as long as the network lets them.
-// Every byte that comes back is compared. Packets are lost at the client that stays, in both directions. In every second
-// of three periods the link between the two sides goes down and up for up to 4 seconds, in every third its MTU changes.
+// Both clients keep connections to both servers, with [roce.Conn] (messages, WRITE, READ,
+// FETCH_ADD) and with [rsocket.Conn] (streams). Most live for a second and end in one of several
+// ways, a few live as long as the network lets them. Every byte that comes back is compared.
+// Packets are lost at the client that stays, in both directions. In every second of three periods
+// the link between the two sides goes down and up for up to 4 seconds, in every third its MTU
+// changes.
 //
 // # What fails a run
 //
@@ -25,8 +27,8 @@
 //     the largest of the first third. That goes for heap, resident memory, goroutines, threads, descriptors, slots of the
 //     address, protection domains and regions, and what the communication manager holds (see [limits]).
 //
-// How long exchanges between the two that stay took, in the first third and in the last, is printed and does not fail a run: it depends on
-// what else the machine does.
+// How long exchanges between the two that stay took, in the first third and in the last, is printed
+// and does not fail a run: it depends on what else the machine does.
 //
 // As root the two sides are network namespaces with a veth pair. Otherwise they are two loopback
 // addresses, and nothing happens to the link.

@@ -49,7 +49,8 @@ func thirds(all []Sample) (first, last []Sample) {
 	return all[:n], all[len(all)-n:]
 }
 
-// trends compares the thirds of what was sampled after the warm-up. Fewer than three samples have none.
+// trends compares the thirds of what was sampled after the warm-up. Fewer than three samples have
+// none.
 func trends(all []Sample) []trend {
 	early, late := thirds(all)
 	if len(early) == 0 {

@@ -38,7 +38,8 @@ func bucketTop(i int) time.Duration {
 	return time.Duration(us) * time.Microsecond
 }
 
-// within returns how long the fastest of them took, up to a share: an eighth too long at most. 0 if there were none.
+// within returns how long the fastest of them took, up to a share: an eighth too long at most. 0 if
+// there were none.
 func within(samples []Sample, share float64) time.Duration {
 	var n, all int64
 	var sum [len(latency{})]int64

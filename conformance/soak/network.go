@@ -23,7 +23,8 @@ type side struct {
 	ns   *netns.Namespace // nil: this process's own
 }
 
-// newNetwork makes two namespaces and a veth pair, or, without the privilege, takes two loopback addresses.
+// newNetwork makes two namespaces and a veth pair, or, without the privilege, takes two loopback
+// addresses.
 func newNetwork() (*network, error) {
 	n := &network{}
 	var addrs [2][]netip.Prefix

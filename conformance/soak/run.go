@@ -28,15 +28,17 @@ type Options struct {
 
 const (
 	defaultPeriod = time.Minute
-	// explains is for how long what was done to the link explains errors: the time after which a silent peer
-	// counts as gone, and a request for a connection.
+	// explains is for how long what was done to the link explains errors: the time after which a
+	// silent peer counts as gone, and a request for a connection.
 	explains = 90 * time.Second
-	// stopTime is how long a process is stopped that stays: less than the silence that connections survive.
+	// stopTime is how long a process is stopped that stays: less than the silence that connections
+	// survive.
 	stopTime = 10 * time.Second
-	// returnTime is how long clients may take to be back at a server that was killed and started anew.
+	// returnTime is how long clients may take to be back at a server that was killed and started
+	// anew.
 	returnTime = 90 * time.Second
-	// A silent peer counts as gone after a minute, a disconnect that a dead peer does not answer is tried for half a minute, and TIMEWAIT
-	// lasts a minute at most.
+	// A silent peer counts as gone after a minute, a disconnect that a dead peer does not answer is
+	// tried for half a minute, and TIMEWAIT lasts a minute at most.
 	settleTime = 3 * time.Minute
 	answerTime = 6 * time.Minute // of a process
 	faultLimit = 20              // faults that are listed, and end the run
@@ -68,7 +70,8 @@ type run struct {
 	recent []string // the last errors of the servers, which may be the cause of a client's
 }
 
-// Run runs a soak. The error is about a run that could not be made; what was found is in the summary.
+// Run runs a soak. The error is about a run that could not be made; what was found is in the
+// summary.
 func Run(ctx context.Context, o Options) (*Summary, error) {
 	r := &run{Options: o, rand: rand.New(rand.NewPCG(o.Seed, 3)), stderr: o.Stderr, procs: map[string]*process{}, done: map[string]int64{}}
 	if r.Period == 0 {
@@ -145,8 +148,9 @@ func (r *run) begin(ctx context.Context, name string) error {
 	return err
 }
 
-// period is some time of work, with disturbances, and a rest. What happens to the link happens in periods of its
-// own: a path that has become too narrow explains what a process that was stopped must not cause.
+// period is some time of work, with disturbances, and a rest. What happens to the link happens in
+// periods of its own: a path that has become too narrow explains what a process that was stopped
+// must not cause.
 func (r *run) period(ctx context.Context, n int) error {
 	end := time.Now().Add(r.Period * 3 / 4)
 	disturb := []func(context.Context) error{r.disturbProcess, r.disturbState, r.disturbMTU}[n%3]
@@ -233,8 +237,9 @@ func (r *run) restart(ctx context.Context, name string) error {
 	return r.begin(ctx, name)
 }
 
-// restartServer kills the server that can be killed, starts it again at the same place, and waits until each client has exchanged
-// something with it on either kind of connection. The longest such time is noted.
+// restartServer kills the server that can be killed, starts it again at the same place, and waits
+// until each client has exchanged something with it on either kind of connection. The longest such
+// time is noted.
 func (r *run) restartServer(ctx context.Context) error {
 	if err := r.restart(ctx, mortalServer); err != nil {
 		return err
@@ -350,7 +355,8 @@ func (r *run) rest(ctx context.Context, n int) error {
 	return nil
 }
 
-// settle waits until a process has as many connections as it should, and nothing that ends by itself.
+// settle waits until a process has as many connections as it should, and nothing that ends by
+// itself.
 func (r *run) settle(ctx context.Context, name string, want [2]int) error {
 	for end := time.Now().Add(settleTime); ; {
 		s, err := r.procs[name].ask(ctx, "sample", "sample")
@@ -391,8 +397,9 @@ func (r *run) progress(name, to string, n int64) {
 	}
 }
 
-// noteError judges an error that a process has met. Of those between the two that stay only the link explains some: a path that
-// has become narrower, and no way to the server for a connection that is being made. Nobody's standing still does.
+// noteError judges an error that a process has met. Of those between the two that stay only the
+// link explains some: a path that has become narrower, and no way to the server for a connection
+// that is being made. Nobody's standing still does.
 func (r *run) noteError(name string, s said) {
 	at := time.Unix(0, s.At)
 	r.mu.Lock()

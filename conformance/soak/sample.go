@@ -39,8 +39,8 @@ func (s *Sample) settled() bool {
 // open counts the connections that the program has.
 type open struct{ conns, streams atomic.Int64 }
 
-// collect collects until nothing goes any more. What a pool holds lives for two collections; what a cleanup or a
-// weak pointer has to do with goes after one or two more, and takes others along.
+// collect collects until nothing goes any more. What a pool holds lives for two collections; what a
+// cleanup or a weak pointer has to do with goes after one or two more, and takes others along.
 func collect() {
 	const collections = 10
 	for least, i := uint64(math.MaxUint64), 0; i < collections; i++ {
@@ -97,7 +97,8 @@ func take(d *verbs.Device, o *open, exact bool) (Sample, error) {
 	return s, err
 }
 
-// slotCount is how many slots an address has: bytes at the start of a memory file, of which a device locks its own.
+// slotCount is how many slots an address has: bytes at the start of a memory file, of which a
+// device locks its own.
 const slotCount = 64
 
 // descriptors counts the descriptors of this process, and the slots of its address that are taken.
@@ -129,8 +130,8 @@ func descriptors() (n, slots int, err error) {
 	return n, slots, nil
 }
 
-// taken asks the kernel for the lock of each slot. /proc/locks would not do: it is read in pieces, and a lock that comes anywhere on the
-// machine between two of them shows the last line again.
+// taken asks the kernel for the lock of each slot. /proc/locks would not do: it is read in pieces,
+// and a lock that comes anywhere on the machine between two of them shows the last line again.
 func taken(name string) (n int, err error) {
 	fd, err := unix.Open(name, unix.O_RDWR|unix.O_CLOEXEC, 0) // a file of its own, to which the locks of this process are others', too
 	if err != nil {

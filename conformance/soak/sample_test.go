@@ -25,7 +25,8 @@ func lockByte(t *testing.T, fd int, typ int16, at int64) {
 	require.NoError(t, unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &l))
 }
 
-// The slots that are taken are counted, each once, and no other lock: whatever else on the machine takes and leaves locks meanwhile.
+// The slots that are taken are counted, each once, and no other lock: whatever else on the machine
+// takes and leaves locks meanwhile.
 func TestSlotsAreCountedOnce(t *testing.T) {
 	fd, err := unix.MemfdCreate("goroce-slots", unix.MFD_CLOEXEC)
 	require.NoError(t, err)

@@ -156,7 +156,8 @@ func (s *stream) exchange(ctx context.Context, r *rand.Rand) error {
 	return compare("stream", in, out)
 }
 
-// end closes at once, after a half-close and the peer's, by a reset, or with data that nobody reads.
+// end closes at once, after a half-close and the peer's, by a reset, or with data that nobody
+// reads.
 func (s *stream) end(r *rand.Rand) {
 	switch r.IntN(4) {
 	case 1:

@@ -137,8 +137,9 @@ func TestKindOf(t *testing.T) {
 	}
 }
 
-// Of the errors between the two that stay, a change of the MTU explains those that come soon after it, and a link that was down
-// those of connections that were not made. A process that stood still explains none.
+// Of the errors between the two that stay, a change of the MTU explains those that come soon after
+// it, and a link that was down those of connections that were not made. A process that stood still
+// explains none.
 func TestNoteError(t *testing.T) {
 	const exchange, dial = "conn exchange: x", "stream " + dialing + ": x"
 	late := 100 + int64(explains/time.Second) + 1
@@ -172,7 +173,8 @@ func TestNoteError(t *testing.T) {
 	}
 }
 
-// A pair that exchanges nothing fails the run; a process that was started again counts from 0, and may have done as much as the one before.
+// A pair that exchanges nothing fails the run; a process that was started again counts from 0, and
+// may have done as much as the one before.
 func TestProgress(t *testing.T) {
 	r := &run{Options: Options{Log: io.Discard}, done: map[string]int64{}, sum: Summary{Exchanges: map[string]int64{}}}
 	r.progress("a", "b", 5)

@@ -15,7 +15,8 @@ import (
 	"github.com/goroce/goroce/conformance/lab"
 )
 
-// fabProviders are the configurations of libfabric in which its tests are run, each with its own list of what it leaves out.
+// fabProviders are the configurations of libfabric in which its tests are run, each with its own
+// list of what it leaves out.
 var fabProviders = []string{"verbs", "verbs;ofi_rxm", "verbs;ofi_rxd"}
 
 // fabtests are libfabric's, with libfabric of the same source.
@@ -38,8 +39,8 @@ make -j2 install
 	}
 }
 
-// fabSeconds is the script's limit for a test. Its own two minutes are too few for those that fill buffers of 1 GiB on both ends
-// where memory is slow to get.
+// fabSeconds is the script's limit for a test. Its own two minutes are too few for those that fill
+// buffers of 1 GiB on both ends where memory is slow to get.
 const fabSeconds = "400"
 
 // fabSilence is how long the script may print nothing: it has four ends of a test to wait for.
@@ -63,8 +64,9 @@ func runFabtests(ctx context.Context, t *Turn) error {
 	return errors.Join(errs...)
 }
 
-// writeSSH makes a program ssh which enters one of the site's two ends, that it takes by its address for a host. What it starts is in
-// a PID namespace, and ends with it: the script kills a server that waits for nobody, which would else keep its port from that of the next test.
+// writeSSH makes a program ssh which enters one of the site's two ends, that it takes by its
+// address for a host. What it starts is in a PID namespace, and ends with it: the script kills a
+// server that waits for nobody, which would else keep its port from that of the next test.
 func (t *Turn) writeSSH(dir string) error {
 	var b bytes.Buffer
 	fmt.Fprint(&b, "#!/bin/sh\nwhile case \"$1\" in -n) ;; -o) shift ;; *) false ;; esac; do shift; done\nhost=$1\nshift\ncase $host in\n")
@@ -110,8 +112,8 @@ func (t *Turn) fabProvider(ctx context.Context, dir, provider string) error {
 	return run(&parser, "-f", except)
 }
 
-// fabExcept makes a list of exclusions that leaves out, beside those of the provider's own list, all whose name has not t.Only in it. list
-// reports all tests. It returns "" if none is left.
+// fabExcept makes a list of exclusions that leaves out, beside those of the provider's own list,
+// all whose name has not t.Only in it. list reports all tests. It returns "" if none is left.
 func (t *Turn) fabExcept(dir, provider string, list func(func(Result)) error) (string, error) {
 	names := strings.Split(provider, ";")
 	own, err := os.ReadFile(filepath.Join(t.Dir, "fabtests", "test_configs", names[len(names)-1], names[len(names)-1]+".exclude"))

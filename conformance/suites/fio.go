@@ -12,7 +12,8 @@ import (
 	"github.com/goroce/goroce/conformance/programs"
 )
 
-// fio is its ioengine rdma between two processes: RDMA WRITE and READ, and SEND, whose data the receiver verifies.
+// fio is its ioengine rdma between two processes: RDMA WRITE and READ, and SEND, whose data the
+// receiver verifies.
 func fio() Suite {
 	return Suite{
 		Name: "fio",
@@ -57,7 +58,8 @@ func fioRows() (rows []fioRow) {
 	return append(rows, fioRow{"--size=1m", "--verb=write --bs=64k --iodepth=1", "--bs=4k --iodepth=16"})
 }
 
-// fioTime is the limit for one test: it takes a second, and much longer where other programs have the processors.
+// fioTime is the limit for one test: it takes a second, and much longer where other programs have
+// the processors.
 const fioTime = time.Minute
 
 func runFIO(ctx context.Context, t *Turn) error {

@@ -20,8 +20,8 @@ type gtest struct {
 	silence time.Duration
 }
 
-// gtestBatch is how many tests a process runs: a process takes a second to start, and tests that follow each other share what a
-// crash destroys.
+// gtestBatch is how many tests a process runs: a process takes a second to start, and tests that
+// follow each other share what a crash destroys.
 const gtestBatch = 25
 
 // list returns the names of the tests.
@@ -67,7 +67,8 @@ var (
 	gtestTook = regexp.MustCompile(` \(\d+ ms.*$`)
 )
 
-// batch runs tests in one process, and returns how many of them are reported: with a test that ends the process it is the last.
+// batch runs tests in one process, and returns how many of them are reported: with a test that ends
+// the process it is the last.
 func (g gtest) batch(ctx context.Context, t *Turn, names []string) (done int, err error) {
 	p := gtestParser{report: t.Report}
 	argv := append(slices.Clone(g.argv), "--gtest_filter="+strings.Join(names, ":"))

@@ -77,7 +77,8 @@ func (t *Turn) imbRun(ctx context.Context, of, part, benchmark string) (r Result
 // imbEnd is the last that a benchmark says.
 const imbEnd = "All processes entering MPI_Finalize"
 
-// imbVerdict says what a benchmark has come to. The last column of its table is how wrong the data are; those that move none, and Window, have no such column.
+// imbVerdict says what a benchmark has come to. The last column of its table is how wrong the data
+// are; those that move none, and Window, have no such column.
 func imbVerdict(said string, end error) (Outcome, string) {
 	if end != nil {
 		return Fail, oneLine(strings.ReplaceAll(end.Error(), "\n", " ") + ": " + said)

@@ -13,8 +13,9 @@ import (
 	"github.com/goroce/goroce/conformance/programs"
 )
 
-// iser is block storage: the tests of libiscsi against the target of tgt, both of which speak iSER in user space. On "nothing" they speak iSCSI over
-// TCP: a test that fails there, too, fails by the target or by the test.
+// iser is block storage: the tests of libiscsi against the target of tgt, both of which speak iSER
+// in user space. On "nothing" they speak iSCSI over TCP: a test that fails there, too, fails by the
+// target or by the test.
 func iser() Suite {
 	return Suite{
 		Name: "iser",
@@ -35,7 +36,8 @@ const (
 	iserTime = time.Minute
 )
 
-// iserTest is the line of the list that names a test: all of them are in the family ALL, and some in others as well.
+// iserTest is the line of the list that names a test: all of them are in the family ALL, and some
+// in others as well.
 var iserTest = regexp.MustCompile(`(?m)^ALL\.(\w+)\.(\w+)\s*$`)
 
 func runISER(ctx context.Context, t *Turn) error {

@@ -11,7 +11,8 @@ import (
 //go:embed known.txt
 var knownText string
 
-// Known is a failure whose cause is known: tests of a suite on a site. In Test a * stands for anything.
+// Known is a failure whose cause is known: tests of a suite on a site. In Test a * stands for
+// anything.
 type Known struct {
 	Suite, On, Test string
 	// Sometimes: the tests may pass, too.
@@ -30,7 +31,8 @@ const sometimes = "sometimes "
 // AllKnown returns the list.
 func AllKnown() ([]Known, error) { return parseKnown(knownText) }
 
-// parseKnown reads lines of suite, site, test and cause, with " | " between them. Those that begin with # are comments.
+// parseKnown reads lines of suite, site, test and cause, with " | " between them. Those that begin
+// with # are comments.
 func parseKnown(text string) (all []Known, err error) {
 	n := 0
 	for line := range strings.Lines(text) {
@@ -75,8 +77,9 @@ func glob(pattern, s string) bool {
 	return false
 }
 
-// Judge compares results with the list: it returns the failures on a device that are not in it, and the lines that are stale, since every test
-// that they name has passed, or, of the suites in whole, that no test has such a name.
+// Judge compares results with the list: it returns the failures on a device that are not in it, and
+// the lines that are stale, since every test that they name has passed, or, of the suites in whole,
+// that no test has such a name.
 func Judge(known []Known, results []Result, whole map[[2]string]bool) (unknown []Result, stale []Known) {
 	for _, r := range results {
 		if r.Outcome == Fail && r.On != OnNothing && cause(known, r) == "" {

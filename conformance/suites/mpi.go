@@ -12,8 +12,8 @@ import (
 	"github.com/goroce/goroce/conformance/lab"
 )
 
-// mpi are MPICH's tests, with MPICH and with Open MPI of this machine's Debian. Both use UCX. All processes are at one address, and no
-// shared memory is offered to them.
+// mpi are MPICH's tests, with MPICH and with Open MPI of this machine's Debian. Both use UCX. All
+// processes are at one address, and no shared memory is offered to them.
 func mpi() Suite {
 	return Suite{
 		Name: "mpi",
@@ -49,7 +49,8 @@ done
 	}
 }
 
-// mpiLimit is for one test: nonblocking3, with 100,000 collectives of processes that all poll, takes 150 s on two processors at a load of 25.
+// mpiLimit is for one test: nonblocking3, with 100,000 collectives of processes that all poll,
+// takes 150 s on two processors at a load of 25.
 const mpiLimit = 15 * time.Minute
 
 // mpiEnv is for all: Open MPI refuses to be root's else. Debian's UCX would warn of the last.
@@ -117,7 +118,8 @@ func (t *Turn) mpiRun(ctx context.Context, of string, c mpiCase) Result {
 	return r
 }
 
-// mpiStart runs a program, whose number of processes, path and arguments follow, and returns what it has said.
+// mpiStart runs a program, whose number of processes, path and arguments follow, and returns what
+// it has said.
 func (t *Turn) mpiStart(ctx context.Context, of string, args ...string) (string, error) {
 	env := append(mpiEnv[:len(mpiEnv):len(mpiEnv)], "UCX_TLS=rc_verbs,ud_verbs,self", "UCX_NET_DEVICES=goroce0:1")
 	if t.Site.On == OnNothing {

@@ -15,7 +15,8 @@ import (
 	"github.com/goroce/goroce/conformance/programs"
 )
 
-// perftest is every option that perftest's programs list, one at a time, each with values that make sense.
+// perftest is every option that perftest's programs list, one at a time, each with values that make
+// sense.
 func perftest() Suite {
 	return Suite{
 		Name:    "perftest",
@@ -30,8 +31,9 @@ var perftestPrograms = []string{
 	"ib_send_bw", "ib_send_lat", "ib_write_bw", "ib_write_lat", "ib_read_bw", "ib_read_lat", "ib_atomic_bw", "ib_atomic_lat",
 }
 
-// perftestValues are what an option that takes one is given, where it is not 1, and what others need with them. The first word is the option's
-// long name. An option with no values here and none in the help is given as it is.
+// perftestValues are what an option that takes one is given, where it is not 1, and what others
+// need with them. The first word is the option's long name. An option with no values here and none
+// in the help is given as it is.
 var perftestValues = map[string][]string{
 	"atomic_type": {"CMP_AND_SWAP", "FETCH_AND_ADD"},
 	"connection":  {"RC", "UC", "UD", "XRC", "DC", "SRD"},
@@ -53,7 +55,8 @@ var perftestValues = map[string][]string{
 	"use-srq": {"", "-q 4"}, "ipv6-addr": {""}, "mr_per_qp": {"-q 2"}, "connectionless": {"-c UD"}, "unsolicited_write": {"--write_with_imm"},
 }
 
-// perftestTime is the limit for one combination, which takes two seconds on a machine with nothing else to do.
+// perftestTime is the limit for one combination, which takes two seconds on a machine with nothing
+// else to do.
 const perftestTime = 90 * time.Second
 
 // perftestAllTime is that for 23 sizes up to 8 MiB.

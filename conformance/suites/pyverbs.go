@@ -8,7 +8,8 @@ import (
 	"github.com/goroce/goroce/conformance/programs"
 )
 
-// pyverbs is rdma-core's own test suite, of its newest release. PYVERBS.md has those of older ones, beside rxe.
+// pyverbs is rdma-core's own test suite, of its newest release. PYVERBS.md has those of older ones,
+// beside rxe.
 func pyverbs() Suite {
 	return Suite{
 		Name:    "pyverbs",

@@ -78,8 +78,8 @@ func ReadResults(r io.Reader) (all []Result, err error) {
 	return all, sc.Err()
 }
 
-// Merge puts new results in the place of old ones of the same tests, and drops old ones of the suites in whole, which are suites that
-// have been run from end to end on a site: suite and site.
+// Merge puts new results in the place of old ones of the same tests, and drops old ones of the
+// suites in whole, which are suites that have been run from end to end on a site: suite and site.
 func Merge(old, new []Result, whole map[[2]string]bool) []Result {
 	type key struct{ suite, on, test string }
 	have := map[key]bool{}

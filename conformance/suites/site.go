@@ -68,7 +68,8 @@ type Command struct {
 	Env    []string
 	Argv   []string
 	OnLine func(string)
-	// Silence is how long it may print nothing, and Limit how long it may run; then it is killed, with all that it has started.
+	// Silence is how long it may print nothing, and Limit how long it may run; then it is killed,
+	// with all that it has started.
 	Silence, Limit time.Duration
 }
 
@@ -86,7 +87,8 @@ func (s *Site) Run(ctx context.Context, end int, c Command) error {
 	return s.run(ctx, end, s.Argv(end, c.Argv...), c)
 }
 
-// RunPlain runs a program at an end without the site's libraries: a script that starts others with them.
+// RunPlain runs a program at an end without the site's libraries: a script that starts others with
+// them.
 func (s *Site) RunPlain(ctx context.Context, end int, c Command) error {
 	return s.run(ctx, end, c.Argv, c)
 }

@@ -21,15 +21,18 @@ import (
 type Suite struct {
 	Name  string
 	About string
-	// Package, Version and Release are the source: a source package of Debian, and the release that has this version.
+	// Package, Version and Release are the source: a source package of Debian, and the release that
+	// has this version.
 	Package, Version, Release string
-	// Archive is where the source is if Debian has none, which is then fetched from there. Package is the name of the project.
+	// Archive is where the source is if Debian has none, which is then fetched from there. Package
+	// is the name of the project.
 	Archive string
 	// Needs is what building and running it needs of this machine.
 	Needs []lab.Need
 	// Build is a script for sh -e that builds it, in the folder of the source.
 	Build string
-	// Packages, in the place of Build: those of the release that the programs are in, which are unpacked and not installed.
+	// Packages, in the place of Build: those of the release that the programs are in, which are
+	// unpacked and not installed.
 	Packages []string
 	// Run runs its tests on a site, and reports each.
 	Run func(ctx context.Context, t *Turn) error
@@ -113,8 +116,8 @@ func (s Suite) fetch(ctx context.Context, top string, logf func(string, ...any))
 // builtStamp is the file that says by which script a folder was built.
 const builtStamp = ".goroce-built"
 
-// Prepare fetches and builds the suite below the cache, unless that has been done, and returns the folder. With archive it is unpacked
-// from there, and not fetched.
+// Prepare fetches and builds the suite below the cache, unless that has been done, and returns the
+// folder. With archive it is unpacked from there, and not fetched.
 func (s Suite) Prepare(ctx context.Context, archive string, logf func(string, ...any)) (dir string, err error) {
 	cache, err := lab.CacheDir()
 	if err != nil {

@@ -169,7 +169,8 @@ func TestFabParser(t *testing.T) {
 	}, got)
 }
 
-// TestPage: what is committed fits together. Every failure has its cause, no cause is without one, and the page is of these results.
+// TestPage: what is committed fits together. Every failure has its cause, no cause is without one,
+// and the page is of these results.
 func TestPage(t *testing.T) {
 	known, err := AllKnown()
 	require.NoError(t, err)
@@ -274,7 +275,8 @@ func TestMPI(t *testing.T) {
 	}
 }
 
-// What a benchmark of Intel's says: the last column of its table is how wrong the data are, and there may be none.
+// What a benchmark of Intel's says: the last column of its table is how wrong the data are, and
+// there may be none.
 func TestIMBVerdict(t *testing.T) {
 	const head, data, bare = "       #bytes #repetitions      t[usec]   Mbytes/sec      defects\n", "            8           10       101.20         0.08         0.00\n",
 		" #repetitions  t_min[usec]  t_max[usec]\n           10       101.20       103.10\n"

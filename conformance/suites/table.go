@@ -12,7 +12,8 @@ import (
 	"github.com/goroce/goroce/internal/report"
 )
 
-// runsText says when and how what is in results.txt was run: a section of Markdown for each suite, written by hand.
+// runsText says when and how what is in results.txt was run: a section of Markdown for each suite,
+// written by hand.
 //
 //go:embed runs.md
 var runsText string

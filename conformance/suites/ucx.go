@@ -10,8 +10,8 @@ import (
 	"github.com/goroce/goroce/conformance/lab"
 )
 
-// ucx are the tests of UCX that use an InfiniBand device: of its transports over verbs, of the protocols above them, of what lies
-// below, and of how it connects by RDMA-CM.
+// ucx are the tests of UCX that use an InfiniBand device: of its transports over verbs, of the
+// protocols above them, of what lies below, and of how it connects by RDMA-CM.
 func ucx() Suite {
 	return Suite{
 		Name:    "ucx",
@@ -28,8 +28,8 @@ make -j2 GTEST_CXXFLAGS="-fno-tree-vectorize -O0 -Wno-error"
 	}
 }
 
-// ucxTests are the first words of the names of tests that use a device of ours: the transports, RDMA-CM, and the suites for
-// InfiniBand alone.
+// ucxTests are the first words of the names of tests that use a device of ours: the transports,
+// RDMA-CM, and the suites for InfiniBand alone.
 var ucxTests = regexp.MustCompile(`^(rc_verbs|ud_verbs|rc|ud|rcud|rdmacm|ib)/|/?test_(uct_)?(ib|rc|ud|cm)_|uct_.*ib`)
 
 // ucxVariant is the number that tells variants of one test apart.

@@ -16,11 +16,12 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 )
 
-// A Cable joins two Ethernet interfaces of this machine, with a switch between them for RoCE packets: what comes by
-// the one leaves by the other, unless a rule of the switch says something else. Other frames pass beside it.
+// A Cable joins two Ethernet interfaces of this machine, with a switch between them for RoCE
+// packets: what comes by the one leaves by the other, unless a rule of the switch says something
+// else. Other frames pass beside it.
 //
-// The interfaces must be up, and not be joined in any other way, by a bridge or by routing. The kernel still has
-// them: frames for their own addresses are the kernel's, and are not passed on.
+// The interfaces must be up, and not be joined in any other way, by a bridge or by routing. The
+// kernel still has them: frames for their own addresses are the kernel's, and are not passed on.
 type Cable struct {
 	Ends     [2]*End
 	Warnings []string // what may go wrong
@@ -61,8 +62,9 @@ const flagLRO = 1 << 15
 // socketBytes is the receive buffer: what comes while the other end is busy.
 const socketBytes = 1 << 25
 
-// NewCable opens both interfaces and puts them at ports of the switch. A name may be NAME@NETNS: of a network
-// namespace that ip-netns knows, or that has this path. It needs CAP_NET_RAW, and CAP_SYS_ADMIN for another namespace.
+// NewCable opens both interfaces and puts them at ports of the switch. A name may be NAME@NETNS: of
+// a network namespace that ip-netns knows, or that has this path. It needs CAP_NET_RAW, and
+// CAP_SYS_ADMIN for another namespace.
 func NewCable(sw *wire.Switch, names, ports [2]string) (*Cable, error) {
 	if names[0] == names[1] {
 		return nil, fmt.Errorf("a cable between %s and itself", names[0])

@@ -90,13 +90,14 @@ func (f *flows) packet(o *outgoing) (transport.TxPacket, bool) {
 	return tx, true
 }
 
-// SentHeaders are the IP and UDP headers of a packet to port 4791, as far as they matter to the reader of a capture, with
-// identification 0.
+// SentHeaders are the IP and UDP headers of a packet to port 4791, as far as they matter to the
+// reader of a capture, with identification 0.
 func SentHeaders(src, dst netip.Addr, srcPort uint16, tclass uint8, payload []byte) []byte {
 	return trace.AppendHeaders(nil, link.Source{Src: src, Dst: dst, SrcPort: srcPort}, tclass, 64, 0, payload)
 }
 
-// SeenHeaders are those of a packet that has come, with the identification that its ICRC fits: a socket does not show it.
+// SeenHeaders are those of a packet that has come, with the identification that its ICRC fits: a
+// socket does not show it.
 func SeenHeaders(src, dst netip.Addr, srcPort uint16, tclass uint8, payload []byte) []byte {
 	s := link.Source{Src: src, Dst: dst, SrcPort: srcPort}
 	return trace.AppendHeaders(nil, s, tclass, 64, new(trace.Headers).Identification(s, payload), payload)

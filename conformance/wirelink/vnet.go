@@ -13,8 +13,8 @@ const (
 	tagBytes  = 4
 )
 
-// vnet is struct virtio_net_hdr: what the kernel or the card has left undone of a frame, its checksum and its
-// division into packets.
+// vnet is struct virtio_net_hdr: what the kernel or the card has left undone of a frame, its
+// checksum and its division into packets.
 type vnet []byte
 
 // Fields.
@@ -43,7 +43,8 @@ func (h vnet) gso() (size int, udp bool) {
 	return int(ne.Uint16(h[vnetGSOSize:])), h[vnetGSOType]&^gsoECN == gsoUDP
 }
 
-// packets returns the RoCE packets of a frame, each a frame of its own with all its checksums; nil if it is another frame.
+// packets returns the RoCE packets of a frame, each a frame of its own with all its checksums; nil
+// if it is another frame.
 func (h vnet) packets(f []byte) [][]byte {
 	size, udp := h.gso()
 	p, ok := wire.Decode(f)
@@ -69,7 +70,8 @@ func (h vnet) packets(f []byte) [][]byte {
 	return all
 }
 
-// asSegment makes the headers those of one packet of several, as the kernel or a card does: lengths, identification, checksums.
+// asSegment makes the headers those of one packet of several, as the kernel or a card does:
+// lengths, identification, checksums.
 func asSegment(f []byte, head, part int, v4 bool) {
 	udp := f[head-ib.UDPHeaderBytes:]
 	be.PutUint16(udp[4:], uint16(len(udp)))
@@ -94,8 +96,8 @@ func asSegment(f []byte, head, part int, v4 bool) {
 	be.PutUint16(udp[6:], c)
 }
 
-// fillChecksum computes the checksum that was left to the card: the field holds the sum of the pseudo header. What is behind the
-// packet is padding, and no part of it.
+// fillChecksum computes the checksum that was left to the card: the field holds the sum of the
+// pseudo header. What is behind the packet is padding, and no part of it.
 func fillChecksum(f []byte, start, off int) {
 	if start+off+2 > len(f) {
 		return // it is not as the kernel says
@@ -107,8 +109,8 @@ func fillChecksum(f []byte, start, off int) {
 	be.PutUint16(f[start+off:], c)
 }
 
-// putTag puts the VLAN tag, which the card or the kernel has taken out, back into a frame of n bytes, vnet header included. There is
-// room for it behind.
+// putTag puts the VLAN tag, which the card or the kernel has taken out, back into a frame of n
+// bytes, vnet header included. There is room for it behind.
 func putTag(buf []byte, n int, oob []byte) []byte {
 	tci, tpid, ok := tagOf(oob)
 	if !ok {

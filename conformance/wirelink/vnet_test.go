@@ -77,7 +77,8 @@ func udpChecksumRight(f []byte, p *wire.Packet) bool {
 	return ib.InternetSum(unix.IPPROTO_UDP+uint32(len(udp)), src, dst, udp) == 0xFFFF
 }
 
-// A single packet whose checksum was left to the card has it, also where the frame is padded; and nothing else is changed.
+// A single packet whose checksum was left to the card has it, also where the frame is padded; and
+// nothing else is changed.
 func TestChecksumLeftUndone(t *testing.T) {
 	h, frame := gsoFrame(t, false, 1, 140)
 	h[vnetGSOType] = 0

@@ -28,8 +28,8 @@ type Readiness struct {
 	Drained bool
 }
 
-// Sleeper is a thread of a program in C, or several, that sleeps until a descriptor can be read, and
-// then calls Glance of those that have lent it their seat.
+// Sleeper is a thread of a program in C, or several, that sleeps until a descriptor can be read,
+// and then calls Glance of those that have lent it their seat.
 type Sleeper interface {
 	// Thread says which thread that is, by its number, of several the last that has received; 0 if
 	// it is not known yet.
@@ -37,8 +37,8 @@ type Sleeper interface {
 	// Watch has it sleep on other descriptors, too, until Forget, and reports whether it will.
 	Watch(l Lender, fds []int) bool
 	Forget(l Lender)
-	// Inside reports whether it waits inside a call that receives, and does nothing else meanwhile. Of
-	// several one then receives for all.
+	// Inside reports whether it waits inside a call that receives, and does nothing else meanwhile.
+	// Of several one then receives for all.
 	Inside() bool
 	// Idle reports whether nothing has come that it could read.
 	Idle() bool

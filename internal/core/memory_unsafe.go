@@ -9,11 +9,11 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 )
 
-// CheckMemory does for memory that is not Go's what pinning does in the kernel, as far as that costs
-// little: all of it has to be mapped, and its first and last page to be there, and to be writable if
-// the rights want that. It returns syscall.EFAULT otherwise. It does not look at each page: memory
-// may be sparse, and terabytes. What is wrong in between costs the queue pair that meets it, as
-// memory does that goes away later.
+// CheckMemory does for memory that is not Go's what pinning does in the kernel, as far as that
+// costs little: all of it has to be mapped, and its first and last page to be there, and to be
+// writable if the rights want that. It returns syscall.EFAULT otherwise. It does not look at each
+// page: memory may be sparse, and terabytes. What is wrong in between costs the queue pair that
+// meets it, as memory does that goes away later.
 func CheckMemory(b []byte, write bool) error {
 	if len(b) == 0 {
 		return nil

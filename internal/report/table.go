@@ -1,6 +1,6 @@
-// Package report is what reports have in common: tables in Markdown, charts as SVG ([Chart], [Bars]),
-// outcomes and their counts. A chart is a function of the data alone, so that one that is made again
-// from the same figures shows no difference, and small enough to be committed.
+// Package report is what reports have in common: tables in Markdown, charts as SVG ([Chart],
+// [Bars]), outcomes and their counts. A chart is a function of the data alone, so that one that is
+// made again from the same figures shows no difference, and small enough to be committed.
 package report
 
 import (
@@ -23,8 +23,8 @@ func Begin(w io.Writer, columns ...string) *Table {
 	return t
 }
 
-// Row writes a line. What a line lacks is empty. A line with more cells than there are columns is a mistake, and
-// panics: Markdown would leave them out.
+// Row writes a line. What a line lacks is empty. A line with more cells than there are columns is a
+// mistake, and panics: Markdown would leave them out.
 func (t *Table) Row(cells ...any) {
 	if len(cells) > t.columns {
 		panic(fmt.Sprintf("report: %d cells in %d columns: %q", len(cells), t.columns, cells))

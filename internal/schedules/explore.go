@@ -11,8 +11,8 @@ import (
 type World[A fmt.Stringer] interface {
 	// Hash names the state: two worlds of one hash have the same future.
 	Hash() uint64
-	// Actions are what can happen next. over says that nothing has to: the state is an end, at which
-	// Final must hold.
+	// Actions are what can happen next. over says that nothing has to: the state is an end, at
+	// which Final must hold.
 	Actions() (all []A, over bool)
 	// Do makes an action happen. The error says which rule it broke.
 	Do(A) error
@@ -78,8 +78,9 @@ func (v *Violation) Error() string {
 
 func (v *Violation) Unwrap() error { return v.Err }
 
-// Explore searches all that can follow in the world that begin makes. It makes many, all the same, and calls Close of those that have it. What a
-// world writes to log, if that is not nil, is shown with a violation. The search ends after most states; 0 is no bound.
+// Explore searches all that can follow in the world that begin makes. It makes many, all the same,
+// and calls Close of those that have it. What a world writes to log, if that is not nil, is shown
+// with a violation. The search ends after most states; 0 is no bound.
 //
 // A schedule that comes back to a state of its own is a violation: it would never end.
 func Explore[A fmt.Stringer, W World[A]](begin func(log io.Writer) W, most int) (Coverage, *Violation) {

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// counter is a world: two ends add one to a number, each in two steps, as a machine without atomics does.
+// counter is a world: two ends add one to a number, each in two steps, as a machine without atomics
+// does.
 type counter struct {
 	log  io.Writer
 	n    int

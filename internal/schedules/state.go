@@ -12,8 +12,8 @@ import (
 type Rules struct {
 	// Skip are fields that no decision depends on.
 	Skip map[string]bool
-	// Times are fields that hold a moment. What counts is how far it is from now. The value is how far back
-	// a moment can lie and still make a difference.
+	// Times are fields that hold a moment. What counts is how far it is from now. The value is how
+	// far back a moment can lie and still make a difference.
 	Times map[string]int64
 	// When are fields that only count if the function says so of their structure.
 	When map[string]func(reflect.Value) bool
@@ -28,8 +28,8 @@ type fieldPlan struct {
 	when  func(reflect.Value) bool
 }
 
-// State gathers what tells states apart. Pointers are replaced by the order in which they are met, and maps
-// are walked in the order of their keys.
+// State gathers what tells states apart. Pointers are replaced by the order in which they are met,
+// and maps are walked in the order of their keys.
 type State struct {
 	rules *Rules
 	now   int64

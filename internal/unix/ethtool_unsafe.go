@@ -15,7 +15,8 @@ type ethtoolRequest struct {
 	_    [24 - unsafe.Sizeof(uintptr(0))]byte
 }
 
-// Ethtool asks the driver of an interface for a value, as ETHTOOL_GGRO or ETHTOOL_GFLAGS; it needs no privileges.
+// Ethtool asks the driver of an interface for a value, as ETHTOOL_GGRO or ETHTOOL_GFLAGS; it needs
+// no privileges.
 func Ethtool(iface string, command uint32) (uint32, error) {
 	fd, err := Socket(AF_INET, SOCK_DGRAM|SOCK_CLOEXEC, 0)
 	if err != nil {

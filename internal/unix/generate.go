@@ -1,6 +1,7 @@
 //go:build ignore
 
-// Generate writes names_linux.go and names_other.go: what the module uses of golang.org/x/sys/unix and of package syscall.
+// Generate writes names_linux.go and names_other.go: what the module uses of golang.org/x/sys/unix
+// and of package syscall.
 package main
 
 import (
@@ -287,8 +288,8 @@ func (g *generator) function(from, name string, s *types.Signature) {
 		ret = ""
 	}
 	if strings.HasSuffix(strings.TrimSuffix(name, "6"), "yscall") {
-		// What a pointer among the arguments was made of stays where it is: the compiler sees to that by itself
-		// only where the system's function is called.
+		// What a pointer among the arguments was made of stays where it is: the compiler sees to
+		// that by itself only where the system's function is called.
 		fmt.Fprintln(&g.linux.funcs, "//go:uintptrescapes")
 	}
 	fmt.Fprintf(&g.linux.funcs, "func %s(%s) (%s) { %s%s.%s(%s) }\n", name, g.params(s, true), strings.Join(results, ", "), ret, from, name, strings.Join(args, ", "))

@@ -174,8 +174,8 @@ func (h *half) repeated(r *record, p *pcap.Packet, info *ib.OpcodeInfo, n *Note)
 	h.resumed(p, n.Cause)
 }
 
-// mayBeLate takes back that something was lost for certain: one more copy came, soon enough to be the one that seemed to be
-// lost.
+// mayBeLate takes back that something was lost for certain: one more copy came, soon enough to be
+// the one that seemed to be lost.
 func (h *half) mayBeLate(f *Finding, p *pcap.Packet) {
 	if f == nil || !f.Certain || p.AtNs-h.a.start-f.AtNs >= reorderNs {
 		return
@@ -186,14 +186,14 @@ func (h *half) mayBeLate(f *Finding, p *pcap.Packet) {
 	}
 }
 
-// sameIdent reports whether two packets share an identification that says that they are one: it does
-// if the sender counts them up.
+// sameIdent reports whether two packets share an identification that says that they are one: it
+// does if the sender counts them up.
 func (h *half) sameIdent(r *record, p *pcap.Packet) bool {
 	return p.Ident != 0 && p.Ident == r.ident && p.Flow.Src.Is4() && r.times == 1
 }
 
-// doubled reports whether a request that comes again is the same packet, delivered twice: it came too soon to be sent
-// again, and nothing in it has changed.
+// doubled reports whether a request that comes again is the same packet, delivered twice: it came
+// too soon to be sent again, and nothing in it has changed.
 func (h *half) doubled(r *record, p *pcap.Packet) bool {
 	since := p.AtNs - r.lastAt
 	switch {
@@ -238,8 +238,8 @@ func (h *half) draw(psn ib.PSN) {
 	h.drawn = append(h.drawn, psn)
 }
 
-// asksForMore reports whether a READ that comes again asks for responses that did not come, and is not
-// the same packet delivered twice: a hole in the responses is known, or it comes as long after
+// asksForMore reports whether a READ that comes again asks for responses that did not come, and is
+// not the same packet delivered twice: a hole in the responses is known, or it comes as long after
 // the responses that passed here as the requester takes to react.
 func (h *half) asksForMore(o *operation, p *pcap.Packet) bool {
 	for i := range h.holes {

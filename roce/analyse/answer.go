@@ -119,7 +119,8 @@ func (h *half) oldAck(p *pcap.Packet, n *Note) {
 		return // new credits
 	}
 	if d := h.confirm; d != nil && d.again != 0 && p.PSN == d.psn && !d.ackReq {
-		// The responder acknowledges that very packet, which did not ask for it: it is a duplicate there.
+		// The responder acknowledges that very packet, which did not ask for it: it is a duplicate
+		// there.
 		h.onlyLate(d)
 	}
 	if h.owed > 0 {
@@ -175,8 +176,8 @@ const (
 	farIn      = 1024
 )
 
-// arrived notes how long what is acknowledged now was: all of it, since one answer may be to a long packet
-// and a short one behind it.
+// arrived notes how long what is acknowledged now was: all of it, since one answer may be to a long
+// packet and a short one behind it.
 func (h *half) arrived(psn ib.PSN) {
 	for q, i := h.una, 0; h.maxAcked < h.maxWire && q.Diff(psn) <= 0 && i < maxWindow; q, i = q.Next(), i+1 {
 		if r := h.sent.get(q); r != nil {

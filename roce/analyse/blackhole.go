@@ -7,10 +7,11 @@ import (
 )
 
 const (
-	// vanishes is how often a packet must have been sent, without an answer, for its length to be the reason.
+	// vanishes is how often a packet must have been sent, without an answer, for its length to be
+	// the reason.
 	vanishes = 3
-	// headroom is how much longer than what arrived it must be at least: more than headers differ, so that a full packet
-	// is not taken for longer than another one.
+	// headroom is how much longer than what arrived it must be at least: more than headers differ,
+	// so that a full packet is not taken for longer than another one.
 	headroom = 64
 	// shortest is what every path carries.
 	shortest = 512
@@ -18,9 +19,9 @@ const (
 	cmBytes = 288
 )
 
-// blackhole finds out that only long requests are lost: what was answered last is followed by a long
-// one that is sent again and again, and all that arrived is shorter. If the peer was heard meanwhile it lives; if it was not
-// it may have died just then, which looks the same.
+// blackhole finds out that only long requests are lost: what was answered last is followed by a
+// long one that is sent again and again, and all that arrived is shorter. If the peer was heard
+// meanwhile it lives; if it was not it may have died just then, which looks the same.
 func (h *half) blackhole() {
 	if !h.begun || h.una.Diff(h.next) >= 0 || h.rnr.valid || h.fatal != nil {
 		return
@@ -47,8 +48,9 @@ func (h *half) blackhole() {
 	}
 }
 
-// longOrGone says what else it may be than the length of a packet that is never answered since some time, and why. missed is
-// whether the responder said itself that it misses that packet, and not what is behind it.
+// longOrGone says what else it may be than the length of a packet that is never answered since some
+// time, and why. missed is whether the responder said itself that it misses that packet, and not
+// what is behind it.
 func (h *half) longOrGone(f *Finding, since int64, missed bool, lost Kind) (why string) {
 	peer := h.a.hosts[h.c.ends[1-h.side].Addr]
 	switch {
@@ -63,7 +65,8 @@ func (h *half) longOrGone(f *Finding, since int64, missed bool, lost Kind) (why 
 	return fmt.Sprintf("%s was not heard since: it may also have stopped just then.", h.responder())
 }
 
-// explainedBy takes back the losses since the last answer to something new: another finding says why all of them were.
+// explainedBy takes back the losses since the last answer to something new: another finding says
+// why all of them were.
 func (h *half) explainedBy(by *Finding) {
 	for _, f := range h.sinceGood {
 		if f != by && (f.Kind == LostRequest || f.Kind == Reordered) {
@@ -95,8 +98,8 @@ func (h *half) blackholeBefore() {
 	}
 }
 
-// blackholeBack is blackhole for the responses to READs: one is asked for again and again, and of its responses the long ones do
-// not arrive, or not a single one.
+// blackholeBack is blackhole for the responses to READs: one is asked for again and again, and of
+// its responses the long ones do not arrive, or not a single one.
 func (h *half) blackholeBack() {
 	arrived := 0
 	for _, o := range h.own.ops {

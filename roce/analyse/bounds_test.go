@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// traffic is n packets of random requests and answers on a number of connections, most of which make
-// sense.
+// traffic is n packets of random requests and answers on a number of connections, most of which
+// make sense.
 func traffic(seed uint64, n, conns int, wild bool) []pcap.Packet {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	a, b := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
@@ -84,8 +84,8 @@ func TestLinear(t *testing.T) {
 	}
 }
 
-// A capture without losses has no finding, at any path MTU, and from both sides; and if it is begun in the
-// middle there is none either.
+// A capture without losses has no finding, at any path MTU, and from both sides; and if it is begun
+// in the middle there is none either.
 func TestMiddle(t *testing.T) {
 	seeds.Long(t)
 	s, err := stage.New(stage.Config{})
@@ -136,9 +136,9 @@ func TestCaptureHoles(t *testing.T) {
 	require.NotEmpty(t, r.Connections[0].Notes)
 }
 
-// Under random loss the analyser sees as many NAKs as there were, reports no more losses than packets were lost, and
-// never a failure: nothing failed. Where several packets of one round trip are lost, it may take one for
-// something else; that is rare.
+// Under random loss the analyser sees as many NAKs as there were, reports no more losses than
+// packets were lost, and never a failure: nothing failed. Where several packets of one round trip
+// are lost, it may take one for something else; that is rare.
 func TestRandomLoss(t *testing.T) {
 	n := seeds.Fewer(60)
 	if testing.Short() {

@@ -49,8 +49,8 @@ func line(f *analyse.Finding) string {
 	return fmt.Sprintf("%-40s %-8s qp %v psn %-9d frames %s", kind, sure, f.QPN, f.PSN, strings.Join(frames, ","))
 }
 
-// Captures of rdma_rxe with itself: all are clean but the one that had losses. The table was compared
-// with the packets as tshark shows them.
+// Captures of rdma_rxe with itself: all are clean but the one that had losses. The table was
+// compared with the packets as tshark shows them.
 func TestCaptures(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(captureDir, "*.pcap"))
 	require.NoError(t, err)

@@ -363,7 +363,8 @@ func (x *exchange) repeated(a *Analyser, p *pcap.Packet, attr mad.Attribute, m *
 
 func (x *exchange) request(a mad.Attribute) *cmMessage { return &x.msgs[int(a)-int(mad.AttrREQ)] }
 
-// noRTU reports that the RTU is missing though the initiator has the connection: it has sent a request.
+// noRTU reports that the RTU is missing though the initiator has the connection: it has sent a
+// request.
 func (x *exchange) noRTU(a *Analyser) {
 	if x.dataAt == 0 || x.request(mad.AttrRTU).times > 0 || x.request(mad.AttrREP).find != nil {
 		return

@@ -111,7 +111,8 @@ func TestConduct(t *testing.T) {
 	require.Equal(t, analyse.RuleICRC, a.Report().Breaches[0].Rule)
 }
 
-// A NAK that comes without a pause is right where packets behind the gap have begun anew, and not where one was overtaken, or late.
+// A NAK that comes without a pause is right where packets behind the gap have begun anew, and not
+// where one was overtaken, or late.
 func TestConductNAKWhenLostAgain(t *testing.T) {
 	const nak, missing = ib.NAKSequence, 0xffffff
 	for name, c := range map[string]struct {

@@ -31,8 +31,8 @@ func spanOf(n uint32, mtu int) int {
 	return int((int64(n) + int64(mtu) - 1) / int64(mtu))
 }
 
-// spanned learns the path MTU from the PSNs that a READ takes. One PSN tells nothing: a READ that fits into a packet fits into
-// larger ones, too.
+// spanned learns the path MTU from the PSNs that a READ takes. One PSN tells nothing: a READ that
+// fits into a packet fits into larger ones, too.
 func (h *half) spanned(length uint32, psns int) {
 	if psns <= 1 {
 		return
@@ -76,8 +76,8 @@ func (h *half) widen(mtu int) {
 	}
 }
 
-// ends learns from the last response to a READ how many there are, and from that the path MTU: one response tells
-// little of it.
+// ends learns from the last response to a READ how many there are, and from that the path MTU: one
+// response tells little of it.
 func (h *half) ends(o *operation, last ib.PSN) {
 	o.span = last.Diff(o.first) + 1
 	o.end = last.Next()

@@ -96,8 +96,9 @@ func (h *half) end(now int64) {
 	h.unanswered(s, quiet, retry)
 }
 
-// unanswered reports a request that was sent again for want of an answer, and has none at the end of the capture. Being
-// sent again takes time, and each time is a sign: one may have been lost, and several in a row hardly.
+// unanswered reports a request that was sent again for want of an answer, and has none at the end
+// of the capture. Being sent again takes time, and each time is a sign: one may have been lost, and
+// several in a row hardly.
 func (h *half) unanswered(s *silence, quiet int64, retry retries) {
 	n := len(s.frames) - 1
 	gap := max(h.silentGap, 1)
@@ -115,7 +116,8 @@ func (h *half) unanswered(s *silence, quiet int64, retry retries) {
 	}
 	f := h.find(RetryExceeded, s.psn, s.frames...)
 	f.Status = statusRetry
-	// Who knows how often it is sent knows that this was the last time. Without, the process may have ended first.
+	// Who knows how often it is sent knows that this was the last time. Without, the process may
+	// have ended first.
 	peer := h.a.hosts[h.c.ends[1-h.side].Addr]
 	byCount := retry.known && retry.count < 7 && h.silences >= retry.count && quiet > gap+gap/4
 	switch {
@@ -348,8 +350,8 @@ func (a *Analyser) Report() *Report {
 	return r
 }
 
-// atHome reports whether the addresses of a connection without a right ICRC may be those of the host that captured: before its card has
-// computed it.
+// atHome reports whether the addresses of a connection without a right ICRC may be those of the
+// host that captured: before its card has computed it.
 func (a *Analyser) atHome(c *conn) bool {
 	for i := range c.ends {
 		if h := a.hosts[c.ends[i].Addr]; h != nil && h.wrong > 0 && h.right == 0 && h.local {

@@ -52,7 +52,8 @@ type glimpse struct {
 	qpn      ib.QPN
 	psn      ib.PSN
 	request  bool
-	// confirms is set if the packet tells a requester that what has its PSN, and all before, has arrived.
+	// confirms is set if the packet tells a requester that what has its PSN, and all before, has
+	// arrived.
 	confirms bool
 }
 
@@ -118,13 +119,15 @@ func (t *train) waits() []int64 {
 	return waits
 }
 
-// timeout is the requester's, by what it did: where there are some retries most of the waits are timeouts.
+// timeout is the requester's, by what it did: where there are some retries most of the waits are
+// timeouts.
 func (t *train) timeout() int64 {
 	sorted := slices.Sorted(slices.Values(t.waits()))
 	return sorted[(len(sorted)-1)/2]
 }
 
-// retry is when the request was sent again for the first time after a timeout; a probe comes after less than half of one.
+// retry is when the request was sent again for the first time after a timeout; a probe comes after
+// less than half of one.
 func (t *train) retry() int64 {
 	least := t.timeout() / 2
 	return t.at[1+slices.IndexFunc(t.waits(), func(w int64) bool { return w >= least })]

@@ -21,7 +21,8 @@ func refused(s *script) *script {
 	return s
 }
 
-// Of the requests that were sent again and again at the end it is the oldest one, and what else was seen meanwhile.
+// Of the requests that were sent again and again at the end it is the oldest one, and what else was
+// seen meanwhile.
 func TestExhausted(t *testing.T) {
 	const write, ack = ib.RCWriteOnly, ib.RCAcknowledge
 	a, b := judged.Ends[0].Addr, judged.Ends[1].Addr

@@ -269,8 +269,8 @@ func scenes() []scene {
 	}
 }
 
-// keepTalking lets hosts be heard after a failure, so that the end of the capture is not its last packet: by another pair of
-// queue pairs.
+// keepTalking lets hosts be heard after a failure, so that the end of the capture is not its last
+// packet: by another pair of queue pairs.
 func keepTalking(t *testing.T, s *stage.Stage) {
 	t.Helper()
 	var qps [2]*verbs.QP
@@ -304,8 +304,8 @@ func kindsFound(r *analyse.Report) string {
 	return strings.Join(all, " ")
 }
 
-// Each fault is found by what can be seen of it, on either host and on the wire between, and nothing
-// else is. The table has the packets.
+// Each fault is found by what can be seen of it, on either host and on the wire between, and
+// nothing else is. The table has the packets.
 func TestFaults(t *testing.T) {
 	var b strings.Builder
 	for _, c := range scenes() {

@@ -269,7 +269,8 @@ var byAbsence = map[Kind]bool{
 	Reordered: true, LateAck: true, CMLost: true, SlowReceiver: true, RetryExceeded: true,
 }
 
-// doubt makes a finding uncertain that is certain only of a capture with all packets that passed, and says why.
+// doubt makes a finding uncertain that is certain only of a capture with all packets that passed,
+// and says why.
 func (f *Finding) doubt() string {
 	switch {
 	case !f.Certain || !byAbsence[f.Kind]:

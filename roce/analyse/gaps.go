@@ -63,8 +63,8 @@ func upTo(from ib.PSN, n int) string {
 	return fmt.Sprintf(" to %d", from.Add(n-1))
 }
 
-// onTheirWay finds out that the packet which came after a NAK for it was not sent again: new ones follow it, and a
-// requester that goes back sends all from there before it sends new ones.
+// onTheirWay finds out that the packet which came after a NAK for it was not sent again: new ones
+// follow it, and a requester that goes back sends all from there before it sends new ones.
 func (h *half) onTheirWay() bool {
 	r := h.sent.get(h.resume.Prev())
 	if r == nil || !r.filled || r.marked || r.times != 1 || r.find == nil || r.find.Kind != LostRequest && r.find.Kind != LostReadRequest {
@@ -268,8 +268,8 @@ func lostKind(op ib.Operation) Kind {
 	return LostRequest
 }
 
-// lostBefore reports requests that were lost before they came to the place of the capture. It is certain if the responder says that
-// it misses them; otherwise the capture alone may lack them.
+// lostBefore reports requests that were lost before they came to the place of the capture. It is
+// certain if the responder says that it misses them; otherwise the capture alone may lack them.
 func (h *half) lostBefore(k Kind, psn ib.PSN, g gap) *Finding {
 	f := h.find(k, psn, g.frame)
 	f.Certain, f.byGap = false, true
@@ -300,8 +300,8 @@ func requestWord(k Kind) string {
 	return "request"
 }
 
-// sentAgain says in which packet something was sent again: the last frame of a finding that has more
-// than the ones that show the loss.
+// sentAgain says in which packet something was sent again: the last frame of a finding that has
+// more than the ones that show the loss.
 func (h *half) sentAgain(f *Finding) string {
 	if n := len(f.Frames); n < 2 || f.Frames[n-1] == f.nak {
 		return ""
@@ -363,9 +363,9 @@ func (h *half) unGap(psn ib.PSN) (was gap, ok bool) {
 	return gap{}, false
 }
 
-// overtaken finds out that a request which was missing, and came after the NAK for it, had only been overtaken: the
-// one that the NAK has drawn is this one. It is so if nothing behind it was sent again in
-// between.
+// overtaken finds out that a request which was missing, and came after the NAK for it, had only
+// been overtaken: the one that the NAK has drawn is this one. It is so if nothing behind it was
+// sent again in between.
 func (h *half) overtaken(r *record, p *pcap.Packet) bool {
 	if !r.filled || r.marked || r.times != 1 || r.find == nil || r.find.Kind != LostRequest && r.find.Kind != LostReadRequest {
 		return false

@@ -37,7 +37,8 @@ type badPacket struct {
 	used  bool
 }
 
-// belongs says what a damaged packet was, by the gap that it left: its own numbers may be what is damaged.
+// belongs says what a damaged packet was, by the gap that it left: its own numbers may be what is
+// damaged.
 func (b *badPacket) belongs(c *conn, qpn ib.QPN, g *gap) {
 	b.find.conn, b.find.QPN = c, qpn
 	if b.psn.Diff(g.from) < 0 || b.psn.Diff(g.to) >= 0 {

@@ -93,7 +93,8 @@ const (
 	causeGone        = "deregistered"
 )
 
-// why says why a request was refused, as far as what was carried out before tells, in a word and a sentence.
+// why says why a request was refused, as far as what was carried out before tells, in a word and a
+// sentence.
 func (k *keys) why(o *operation) (cause, text string) {
 	u := k.find(o.rkey)
 	switch {

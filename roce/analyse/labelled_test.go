@@ -22,16 +22,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A label is what was done to a run whose operations, sizes, delays and end are drawn from a seed. So the truth is known, and the
-// analyser can be marked: did it name what happened in each capture that can show it, at the right packet, and was everything
-// that it called certain so?
+// A label is what was done to a run whose operations, sizes, delays and end are drawn from a seed.
+// So the truth is known, and the analyser can be marked: did it name what happened in each capture
+// that can show it, at the right packet, and was everything that it called certain so?
 type label struct {
 	name string
 	cfg  func(d *drawn, c *stage.Config)
 	play func(d *drawn) truth
 	// dial, in place of play, is for runs with RDMA-CM.
 	dial func(c *call) truth
-	// below has the capture of host B taken where tcpdump takes it, below what the host itself loses.
+	// below has the capture of host B taken where tcpdump takes it, below what the host itself
+	// loses.
 	below bool
 	// many has faults drawn for each packet, so that several come together.
 	many bool
@@ -39,13 +40,14 @@ type label struct {
 
 // truth is what there is to find.
 type truth struct {
-	// named are the kinds one of which tells what happened: at host A, at host B, and on the wire between. None: the capture
-	// cannot show it.
+	// named are the kinds one of which tells what happened: at host A, at host B, and on the wire
+	// between. None: the capture cannot show it.
 	named [3][]analyse.Kind
-	// sure are further kinds that are right, and may be called certain: what follows from what was done.
+	// sure are further kinds that are right, and may be called certain: what follows from what was
+	// done.
 	sure []analyse.Kind
-	// hit are the PSNs of the packets that it was done to, and span those of the operations that they belong to, first and one
-	// past the last. Without hit any place is right.
+	// hit are the PSNs of the packets that it was done to, and span those of the operations that
+	// they belong to, first and one past the last. Without hit any place is right.
 	hit  []ib.PSN
 	span [2]ib.PSN
 	// causes are those of which a finding of the first of named has one.
@@ -181,8 +183,8 @@ func (d *drawn) before() {
 	}
 }
 
-// after is what there may be after it has happened: the capture may end with it, time may pass, the connection or another
-// one may go on.
+// after is what there may be after it has happened: the capture may end with it, time may pass, the
+// connection or another one may go on.
 func (d *drawn) after() {
 	if d.IntN(2) == 0 {
 		return
@@ -348,13 +350,15 @@ func (m *mark) add(o mark) {
 var wholeKinds = kinds(analyse.PeerGone, analyse.ICRCRewritten, analyse.CMLost, analyse.CMSlow, analyse.CMRejected, analyse.StaleConnection,
 	analyse.CreditsExhausted, analyse.RateCut, analyse.CEMarked)
 
-// within reports whether a finding is about what was done, or about the operations that it was done to.
+// within reports whether a finding is about what was done, or about the operations that it was done
+// to.
 func (x *truth) within(f *analyse.Finding) bool {
 	return len(x.hit) == 0 || slices.Contains(wholeKinds, f.Kind) || slices.Contains(x.hit, f.PSN) ||
 		x.span[1].Diff(x.span[0]) > 0 && f.PSN.Diff(x.span[0]) >= 0 && f.PSN.Diff(x.span[1]) < 0
 }
 
-// exact reports whether a finding is about a packet that it was done to, or, of what follows from that, about its operation.
+// exact reports whether a finding is about a packet that it was done to, or, of what follows from
+// that, about its operation.
 func (x *truth) exact(f *analyse.Finding, named []analyse.Kind) bool {
 	if slices.Contains(named, f.Kind) && len(x.hit) > 0 && !slices.Contains(wholeKinds, f.Kind) {
 		return slices.Contains(x.hit, f.PSN)
@@ -418,7 +422,8 @@ func (x *truth) judge(r *analyse.Report, named []analyse.Kind) (m mark, complain
 	return m, complaints
 }
 
-// unseen reports whether a seed is one of the third by which nothing is mended: a test tells its marks and no more of it.
+// unseen reports whether a seed is one of the third by which nothing is mended: a test tells its
+// marks and no more of it.
 func unseen(seed uint64) bool { return seed%3 == 0 }
 
 var (
@@ -431,7 +436,8 @@ func labels() []label {
 	return slices.Concat(cleanLabels(), lossLabels(), oddLabels(), silenceLabels(), mistakeLabels(), unreliableLabels(), callLabels(), chaosLabels())
 }
 
-// What happened is named in 97 % of the captures that can show it, and whatever the analyser calls certain is so.
+// What happened is named in 97 % of the captures that can show it, and whatever the analyser calls
+// certain is so.
 func TestLabelled(t *testing.T) {
 	all := labels()
 	marks := make([][2]mark, len(all)) // seen and unseen
@@ -503,7 +509,8 @@ func TestLabelled(t *testing.T) {
 
 func after(s string) string { _, t, _ := strings.Cut(s, ", "); return t }
 
-// tells reports whether a complaint is told: of the unseen third only what is certain and wrong, and of one seed everything.
+// tells reports whether a complaint is told: of the unseen third only what is certain and wrong,
+// and of one seed everything.
 func tells(c string, third int) bool {
 	switch {
 	case seeds.One():

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// chaosLabels have faults drawn for each packet. What happened follows from what either host sent and got: whatever is certain has to
-// agree with that.
+// chaosLabels have faults drawn for each packet. What happened follows from what either host sent
+// and got: whatever is certain has to agree with that.
 func chaosLabels() []label {
 	chaos := func(there, back func(d *drawn) sim.Faults) func(d *drawn) truth {
 		return func(d *drawn) truth {
@@ -82,7 +82,8 @@ func agrees(s *stage.Stage) func(f *analyse.Finding) bool {
 			got[k]++
 		})
 	}
-	// Order: the position of each packet among those that were sent, and the highest that came before it.
+	// Order: the position of each packet among those that were sent, and the highest that came
+	// before it.
 	for i := range 2 {
 		pos := map[flowOf][]int{}
 		n := 0

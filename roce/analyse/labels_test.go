@@ -35,7 +35,8 @@ func cleanLabels() []label {
 	}
 }
 
-// hitOp carries out an operation and something of its own to a packet of it, perhaps with others in front and behind.
+// hitOp carries out an operation and something of its own to a packet of it, perhaps with others in
+// front and behind.
 func (d *drawn) hitOp(w verbs.SendWR, host int, a fault.Action, index, times int, behind ...verbs.SendWR) (x truth) {
 	var front []verbs.SendWR
 	for range d.IntN(3) {
@@ -159,7 +160,8 @@ func lossLabels() []label {
 			w := d.message(d.packets(1, 9))
 			i := d.IntN(d.span(&w))
 			x := d.hitOp(w, 0, fault.Corrupt, i, 1)
-			// On the host itself it is still good, and the link of the other drops it below its trace.
+			// On the host itself it is still good, and the link of the other drops it below its
+			// trace.
 			shows := i < d.span(&w)-1
 			x.named = [3][]analyse.Kind{{analyse.LostRequest}, nil, {analyse.Corrupt}}
 			if shows {

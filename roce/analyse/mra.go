@@ -12,9 +12,9 @@ import (
 // subjects are the messages that an MRA may be about.
 var subjects = map[mad.Subject]mad.Attribute{mad.SubjectREQ: mad.AttrREQ, mad.SubjectREP: mad.AttrREP}
 
-// received handles an MRA: the peer has the message, and needs time to answer it. If the message had
-// come again before that, it was not lost then. One MRA proves less than two: Linux 6.1 sends one for the
-// first REQ that it has, later kernels and goroce for a repeated one.
+// received handles an MRA: the peer has the message, and needs time to answer it. If the message
+// had come again before that, it was not lost then. One MRA proves less than two: Linux 6.1 sends
+// one for the first REQ that it has, later kernels and goroce for a repeated one.
 func (x *exchange) received(p *pcap.Packet, d *mad.Data) {
 	var m mad.MRA
 	m.Decode(d)

@@ -174,8 +174,8 @@ func (h *half) describe(r *record) string {
 	return s
 }
 
-// maybeMTU finds out whether a request was refused for its size: a full packet that is the first one ever, or
-// of a size other than what the responder sends itself.
+// maybeMTU finds out whether a request was refused for its size: a full packet that is the first
+// one ever, or of a size other than what the responder sends itself.
 func (h *half) maybeMTU(f *Finding, r *record, p *pcap.Packet) {
 	info := r.opcode.Info()
 	n := r.wire - int(info.HeaderLen) - ib.ICRCBytes
@@ -256,8 +256,8 @@ func (h *half) sequence(p *pcap.Packet, n *Note) {
 		}
 	case d > 0 && d < keepBehind && again == nil && r != nil && p.AtNs-was.at < owedNs &&
 		(r.last < was.frame || was.resentAt != 0 && p.AtNs-was.resentAt < h.rtt.min || h.cameEarly(p, r)):
-		// The responder had dropped this one for being out of order; meanwhile what it missed has come, without having
-		// been sent again.
+		// The responder had dropped this one for being out of order; meanwhile what it missed has
+		// come, without having been sent again.
 		f := was.find
 		if c := h.confirm; c != nil && c.find == f {
 			h.onlyLate(c)
@@ -299,7 +299,8 @@ func (h *half) sequence(p *pcap.Packet, n *Note) {
 			g.find = h.lostBefore(kind, p.PSN, *g)
 		}
 		if len(g.find.Or) == 0 && !g.again {
-			// The responder misses it, too. After an answer to all that was seen a single one is no packet from before the capture.
+			// The responder misses it, too. After an answer to all that was seen a single one is no
+			// packet from before the capture.
 			g.find.Certain, g.find.early = true, g.find.early && (h.settled == 0 || g.again || g.to.Diff(g.from) > 1)
 		}
 		g.find.add(p.Frame)
@@ -344,7 +345,8 @@ func (h *half) sequence(p *pcap.Packet, n *Note) {
 	}
 }
 
-// crossing is how long after a request was sent again, as seen from here, a NAK for it may come that is not about that.
+// crossing is how long after a request was sent again, as seen from here, a NAK for it may come
+// that is not about that.
 func (h *half) crossing() int64 {
 	if h.atResponder() {
 		return h.turn * 8 / 10
@@ -352,15 +354,15 @@ func (h *half) crossing() int64 {
 	return h.rtt.min * 8 / 10
 }
 
-// cameEarly reports whether the first copy of a request came before the one that it follows, so that the responder could not
-// take it, and the second came too late for this NAK to be about that.
+// cameEarly reports whether the first copy of a request came before the one that it follows, so
+// that the responder could not take it, and the second came too late for this NAK to be about that.
 func (h *half) cameEarly(p *pcap.Packet, r *record) bool {
 	prev := h.sent.get(r.psn.Prev())
 	return prev != nil && prev.late && prev.frame > r.frame && p.AtNs-r.lastAt < h.rtt.min*5/4
 }
 
-// outOfOrder returns the finding about the request before one for which there is a NAK, if that was sent again after
-// it: until then the responder could not take it.
+// outOfOrder returns the finding about the request before one for which there is a NAK, if that was
+// sent again after it: until then the responder could not take it.
 func (h *half) outOfOrder(psn ib.PSN, r *record) *Finding {
 	prev := h.sent.get(psn.Prev())
 	if r == nil || prev == nil || prev.last <= r.last || prev.times == 1 && !prev.late {
@@ -405,7 +407,8 @@ func (h *half) lostAfter(r *record, p *pcap.Packet, was nak) *Finding {
 		return f
 	}
 	if p.Resv7 == ib.Resv7Selective && r.times > 1 && p.AtNs-r.lastAt <= h.rtt.min*3/2 {
-		// Between two that know selective repeat it was sent again before this NAK, which another packet has drawn.
+		// Between two that know selective repeat it was sent again before this NAK, which another
+		// packet has drawn.
 		f := h.find(lostKind(info.Op), p.PSN, r.frame, p.Frame, r.last)
 		f.what = func(f *Finding) string {
 			return fmt.Sprintf("The %s in packet %d (PSN %d) did not reach %s. It was sent again, by itself, in packet %d.", requestWord(f.Kind), f.Frames[0], f.PSN, h.responder(), f.Frames[len(f.Frames)-1])

@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// changed analyses the packets of a capture after a change: change calls add for each that there is to be.
+// changed analyses the packets of a capture after a change: change calls add for each that there is
+// to be.
 func changed(t *testing.T, name string, snaplen int, change func(p *pcap.Packet, add func(*pcap.Packet))) *analyse.Report {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(captureDir, name))
@@ -85,7 +86,8 @@ func TestOneDamaged(t *testing.T) {
 	require.Equal(t, 1, r.Findings[0].Frames[0])
 }
 
-// Only one direction was captured: nobody can say why something was sent again, nor that the peer is gone.
+// Only one direction was captured: nobody can say why something was sent again, nor that the peer
+// is gone.
 func TestOneDirection(t *testing.T) {
 	for _, name := range []string{"write_bw.pcap", "read_bw.pcap", "rping.pcap", "send_bw.pcap", "rstream.pcap"} {
 		for _, src := range []string{"10.77.0.2", "10.77.0.3"} {
@@ -120,7 +122,8 @@ func TestICMP(t *testing.T) {
 	}
 }
 
-// A packet of UC that comes late was overtaken, unless so many are missing that its gap is forgotten.
+// A packet of UC that comes late was overtaken, unless so many are missing that its gap is
+// forgotten.
 func TestLateOnUC(t *testing.T) {
 	const maxGaps = 256
 	for _, missing := range []int{1, maxGaps, maxGaps + 1} {
@@ -182,7 +185,8 @@ func TestNumbersAgain(t *testing.T) {
 	require.Equal(t, before[0].Text, after[0].Text)
 }
 
-// Of several packets that are missing among those that were sent again each can come the next time, and be lost behind the capture.
+// Of several packets that are missing among those that were sent again each can come the next time,
+// and be lost behind the capture.
 func TestMissingAgain(t *testing.T) {
 	s := &script{here: 1}
 	s.writes(10, 11, 12, 13, 14, 15, 16)
@@ -198,7 +202,8 @@ func TestMissingAgain(t *testing.T) {
 	require.Equal(t, []int{came, len(s.all)}, last.Frames)
 }
 
-// A peer has stopped to answer if nothing since its last packet was answered, and not if something before it was not.
+// A peer has stopped to answer if nothing since its last packet was answered, and not if something
+// before it was not.
 func TestUnansweredFirst(t *testing.T) {
 	a, b := judged.Ends[0].Addr.String(), judged.Ends[1].Addr.String()
 	ask := func(s *script) {

@@ -78,8 +78,9 @@ func recordings(t *testing.T) (all []recording) {
 	return all
 }
 
-// What is said of captures that do not change: of each, the findings, and a digest of everything else, down to the notes of packets. It is here to
-// notice changes that nobody meant; whether what is said is right is the matter of TestLabelled.
+// What is said of captures that do not change: of each, the findings, and a digest of everything
+// else, down to the notes of packets. It is here to notice changes that nobody meant; whether what
+// is said is right is the matter of TestLabelled.
 func TestRecorded(t *testing.T) {
 	if *record {
 		recordLabels(t)

@@ -15,7 +15,8 @@ func repairOf(s *script, l analyse.Loss) *analyse.Repair {
 	return analyseAll(s.all, analyse.Options{Conduct: &analyse.Conduct{Losses: []analyse.Loss{l}}}).Repairs[0]
 }
 
-// A request is lost: what shows it, who says so, and what is sent again, microsecond by microsecond.
+// A request is lost: what shows it, who says so, and what is sent again, microsecond by
+// microsecond.
 func TestRepairOfRequest(t *testing.T) {
 	const ack, nak = ib.ACKNoCredits, ib.NAKSequence
 	lost := analyse.Loss{PSN: 0}

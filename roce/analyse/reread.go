@@ -145,9 +145,9 @@ func (h *half) readAgain(o *operation, p *pcap.Packet, n *Note) {
 	}
 }
 
-// toRequester is the least time that the requester takes to react to an answer, as seen from here: a round trip
-// at the responder, next to nothing at the requester. 0 if it is not known. How soon it answers requests of the
-// other end says more than how soon its next request came.
+// toRequester is the least time that the requester takes to react to an answer, as seen from here:
+// a round trip at the responder, next to nothing at the requester. 0 if it is not known. How soon
+// it answers requests of the other end says more than how soon its next request came.
 func (h *half) toRequester() int64 {
 	if o := &h.c.way[1-h.side].rtt; o.n > 0 && (h.turn == 0 || o.min < h.turn) {
 		return o.min
@@ -155,8 +155,9 @@ func (h *half) toRequester() int64 {
 	return h.turn
 }
 
-// react is the least time in which the requester can have an answer to what passed here, and react to it: all of the way
-// from here to the responder and back, or from here to the requester and back. 0 if neither is known.
+// react is the least time in which the requester can have an answer to what passed here, and react
+// to it: all of the way from here to the responder and back, or from here to the requester and
+// back. 0 if neither is known.
 func (h *half) react() int64 { return max(h.rtt.min, h.toRequester()) }
 
 func (h *half) lostResponse(psn ib.PSN, frames ...int) *Finding {

@@ -64,8 +64,8 @@ func (h *half) atomicAck(p *pcap.Packet, n *Note) {
 	h.noteLast(p)
 }
 
-// hasHole reports whether responses to a READ are missing: in the middle, or at the end, since something
-// behind it was answered.
+// hasHole reports whether responses to a READ are missing: in the middle, or at the end, since
+// something behind it was answered.
 func (h *half) hasHole(o *operation) bool { return o.span == 0 || o.got < o.span }
 
 // readResponse handles a packet of a READ's response.
@@ -142,8 +142,8 @@ func (h *half) progressRead(p *pcap.Packet, n *Note) {
 	n.Operation = op
 }
 
-// holeBefore reports whether a response to a READ is missing that comes before one: the requester takes them in
-// order only.
+// holeBefore reports whether a response to a READ is missing that comes before one: the requester
+// takes them in order only.
 func (h *half) holeBefore(o *operation, psn ib.PSN) bool {
 	for i := range h.holes {
 		h.a.steps++

@@ -8,8 +8,9 @@ import (
 	"github.com/goroce/goroce/roce/pcap"
 )
 
-// answerToAgain handles an ACK that a request which was sent again may have drawn: the second one for
-// what was ended by a first one just before tells that both the first and the second request arrived.
+// answerToAgain handles an ACK that a request which was sent again may have drawn: the second one
+// for what was ended by a first one just before tells that both the first and the second request
+// arrived.
 func (h *half) answerToAgain(p *pcap.Packet) {
 	f := h.silentLast
 	if f == nil || f.request != h.silentPSN || !f.open || !h.last.valid || p.PSN != h.last.psn || p.AtNs-h.last.at > 2*max(reorderNs, h.silentGap) {
@@ -118,9 +119,9 @@ func (h *half) resolve(p *pcap.Packet, psn ib.PSN, r *record) {
 	}
 }
 
-// leadAsking puts the packet in front that asked for the answer: of what was sent again, the last one before the silence
-// that asked for an acknowledgement. If one before it had been lost, there would have been a
-// NAK.
+// leadAsking puts the packet in front that asked for the answer: of what was sent again, the last
+// one before the silence that asked for an acknowledgement. If one before it had been lost, there
+// would have been a NAK.
 func (h *half) leadAsking(f *Finding, s *silence) {
 	if h.nak.find != nil && h.nak.psn == s.psn {
 		return // there was a NAK for this one, which responders do not repeat
@@ -151,17 +152,17 @@ func lostKinds(op ib.Operation) (request, back Kind) {
 // manyTrips is how many round trips determine the shortest.
 const manyTrips = 16
 
-// tooSoon reports whether an answer that comes some time after a request was sent again is one to an earlier time
-// that it was sent. It is sure if that is much less than any round trip so far: a few
-// round trips say little about the next.
+// tooSoon reports whether an answer that comes some time after a request was sent again is one to
+// an earlier time that it was sent. It is sure if that is much less than any round trip so far: a
+// few round trips say little about the next.
 func (h *half) tooSoon(after int64) (soon, sure bool) {
 	rtt := h.rtt.min
 	return rtt != 0 && after < rtt*8/10, after < rtt/4 && h.rtt.n >= manyTrips
 }
 
-// tailLost reports that the end of what was sent never came to the place of the capture: the requester sends again from
-// some packet on, and before that there was nothing that it could wait for an answer
-// to: the last message had no end, or no packet asked for an acknowledgement. Its own
+// tailLost reports that the end of what was sent never came to the place of the capture: the
+// requester sends again from some packet on, and before that there was nothing that it could wait
+// for an answer to: the last message had no end, or no packet asked for an acknowledgement. Its own
 // host's capture would have the end.
 func (h *half) tailLost(s *silence, p *pcap.Packet) bool {
 	if h.atRequester() || s.op != nil && s.op.read || s.whole && h.askedForACK(s) {
@@ -193,7 +194,8 @@ func (h *half) tailLost(s *silence, p *pcap.Packet) bool {
 	return true
 }
 
-// askedForACK reports whether one of the requests that were sent again had asked for an acknowledgement before.
+// askedForACK reports whether one of the requests that were sent again had asked for an
+// acknowledgement before.
 func (h *half) askedForACK(s *silence) bool {
 	for q, i := s.psn, 0; q.Diff(s.tail) < 0 && i < maxFindingFrames; q, i = q.Next(), i+1 {
 		if x := h.sent.get(q); x != nil && x.ackReq && x.at < s.at {
@@ -203,8 +205,8 @@ func (h *half) askedForACK(s *silence) bool {
 	return false
 }
 
-// openBefore reports whether an operation before a PSN waits for its own answer: then that is what was lost, and what the
-// requester will ask for next.
+// openBefore reports whether an operation before a PSN waits for its own answer: then that is what
+// was lost, and what the requester will ask for next.
 func (h *half) openBefore(psn ib.PSN) bool {
 	ops := h.own.ops
 	for i := len(ops) - 1; i >= 0 && i >= len(ops)-16; i-- {
@@ -216,8 +218,8 @@ func (h *half) openBefore(psn ib.PSN) bool {
 	return false
 }
 
-// duplicatesAcked decides a silence by an ACK of a packet that did not ask for one: the responder sends
-// such only for duplicates, so that all up to it had arrived before.
+// duplicatesAcked decides a silence by an ACK of a packet that did not ask for one: the responder
+// sends such only for duplicates, so that all up to it had arrived before.
 func (h *half) duplicatesAcked(s *silence, p *pcap.Packet, psn ib.PSN, r *record) bool {
 	if r == nil || r.ackReq || p.Opcode != ib.RCAcknowledge || s.op != nil && s.op.read {
 		return false
@@ -259,7 +261,8 @@ func (h *half) duplicatesAcked(s *silence, p *pcap.Packet, psn ib.PSN, r *record
 }
 
 // lostAckOf makes a finding a lost ACK of a PSN. The request that it answered comes first. It may
-// also be late: an ACK that is drawn by a duplicate looks like the one before it, and one may stand for several.
+// also be late: an ACK that is drawn by a duplicate looks like the one before it, and one may stand
+// for several.
 func (h *half) lostAckOf(f *Finding, psn ib.PSN) {
 	f.is(LostAck, LateAck)
 	f.PSN, f.QPN = psn, h.c.ends[h.side].QPN

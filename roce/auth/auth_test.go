@@ -284,7 +284,8 @@ func FuzzHello(f *testing.F) {
 	})
 }
 
-// Of a device that is closed there are no random numbers: an authentication fails, and does not go on with others.
+// Of a device that is closed there are no random numbers: an authentication fails, and does not go
+// on with others.
 func TestClosedDevice(t *testing.T) {
 	c, s := connect(t)
 	require.NoError(t, random(c, make([]byte, 8)))
@@ -311,7 +312,8 @@ func (e *exhausted) Read(b []byte) (int, error) {
 	return rand.Read(b)
 }
 
-// A client that has no random bytes sends nothing, rather than bytes that anybody knows: here it would find that its context has ended.
+// A client that has no random bytes sends nothing, rather than bytes that anybody knows: here it
+// would find that its context has ended.
 func TestNoRandom(t *testing.T) {
 	var r exhausted
 	c, _ := connectWith(t, verbs.Config{Rand: &r})

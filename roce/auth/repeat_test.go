@@ -13,7 +13,8 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// served opens two hosts of a simulated network: connections to the one authenticate, and wait until it stops.
+// served opens two hosts of a simulated network: connections to the one authenticate, and wait
+// until it stops.
 func served(t *testing.T, net *sim.Fabric) (dial func() (*roce.Conn, error), stop func()) {
 	open := func(a string) *verbs.Device {
 		l, err := net.Link(netip.MustParseAddr(a))
@@ -69,8 +70,8 @@ func TestRepeats(t *testing.T) {
 	require.NotEqual(t, first, run(2))
 }
 
-// Random bytes are drawn in turn: of two goroutines that draw at the same time the one that was started first has the first ones, though
-// the other was there before it.
+// Random bytes are drawn in turn: of two goroutines that draw at the same time the one that was
+// started first has the first ones, though the other was there before it.
 func TestDrawsInTurn(t *testing.T) {
 	sim.Test(t, sim.Config{}, func(t *testing.T, net *sim.Fabric) {
 		dial, stop := served(t, net)

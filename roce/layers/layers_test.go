@@ -92,7 +92,8 @@ func TestSerialize(t *testing.T) {
 	}
 }
 
-// The layers of a packet are BTH, its extended headers in the order of the wire, and ICRC: each with its bytes, and with what they say.
+// The layers of a packet are BTH, its extended headers in the order of the wire, and ICRC: each
+// with its bytes, and with what they say.
 func TestLayers(t *testing.T) {
 	b := &layers.BTH{}
 	b.Packet = ib.Packet{
@@ -154,8 +155,8 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// A packet with less than BTH and ICRC is one that is cut; one with something else that is wrong is not. As a decoding layer, BTH has all headers
-// in its bytes.
+// A packet with less than BTH and ICRC is one that is cut; one with something else that is wrong is
+// not. As a decoding layer, BTH has all headers in its bytes.
 func TestTruncated(t *testing.T) {
 	data := []byte{byte(ib.RCSendOnlyImm), 0, 0xFF, 0xFF, 0, 0, 0, 17, 0, 0, 0, 1, 0, 0, 0, 10, 1, 2, 3, 4, 5, 6, 7, 8}
 	for n := 1; n < len(data); n++ {
@@ -170,8 +171,8 @@ func TestTruncated(t *testing.T) {
 	require.Equal(t, []any{layers.LayerTypeBTH, gopacket.LayerTypePayload}, []any{b.CanDecode(), b.NextLayerType()})
 }
 
-// What an ICRC should be is known of UDP over IP, if the datagram is whole. That of a packet that may be fragmented, with the bit DF of IPv4 off,
-// is another one.
+// What an ICRC should be is known of UDP over IP, if the datagram is whole. That of a packet that
+// may be fragmented, with the bit DF of IPv4 off, is another one.
 func TestICRC(t *testing.T) {
 	layers.Register()
 	frame := func(ip gopacket.SerializableLayer, src, dst string, more int) gopacket.Packet {

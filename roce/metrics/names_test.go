@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Dashboards know metrics by their names, and by whether they only go up. Each has the value of its own.
+// Dashboards know metrics by their names, and by whether they only go up. Each has the value of its
+// own.
 func TestNames(t *testing.T) {
 	type is struct {
 		name  string

@@ -47,7 +47,8 @@ func zstandard(t testing.TB, b []byte, o ...zstd.EOption) []byte {
 	return w.EncodeAll(b, nil)
 }
 
-// Compressed files are read as what is in them, several one behind the other too; damaged ones are errors that say where.
+// Compressed files are read as what is in them, several one behind the other too; damaged ones are
+// errors that say where.
 func TestCompressed(t *testing.T) {
 	plain, err := os.ReadFile("../../ib/testdata/captures/rping.pcap")
 	require.NoError(t, err)

@@ -56,7 +56,8 @@ func TestICMPv6(t *testing.T) {
 	}
 }
 
-// A message of IPv4 says what is wrong by its type and code, of the packet that it quotes: of RoCE v2, over UDP, as much of it as there is.
+// A message of IPv4 says what is wrong by its type and code, of the packet that it quotes: of RoCE
+// v2, over UDP, as much of it as there is.
 func TestICMPv4(t *testing.T) {
 	quote := func(options, more int) []byte {
 		ip := make([]byte, 20+options)

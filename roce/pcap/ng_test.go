@@ -48,7 +48,8 @@ func (n ng) option(code uint16, value []byte) []byte {
 	return append(append(b, value...), make([]byte, -len(value)&3)...)
 }
 
-// iface is an interface of a link type, in the order of the file: 16 bits of it, 16 of nothing, and how much is taken of each packet.
+// iface is an interface of a link type, in the order of the file: 16 bits of it, 16 of nothing, and
+// how much is taken of each packet.
 func (n ng) iface(link pcap.LinkType, snaplen int, options ...[]byte) []byte {
 	b := n.order.AppendUint16(nil, uint16(link))
 	return n.block(1, append(b, 0, 0), snaplen, bytes.Join(options, nil))
@@ -73,7 +74,8 @@ func frames(t *testing.T, file []byte) (all []pcap.Frame, err error) {
 	return all, err
 }
 
-// A file of pcapng is read in both byte orders, with all blocks that can have packets, and the times, interfaces and directions that they say.
+// A file of pcapng is read in both byte orders, with all blocks that can have packets, and the
+// times, interfaces and directions that they say.
 func TestNG(t *testing.T) {
 	data := []byte("12345")
 	for _, n := range []ng{{binary.LittleEndian}, {binary.BigEndian}} {
@@ -170,7 +172,8 @@ func TestNGDamaged(t *testing.T) {
 	_, err := frames(t, append(n.words(0x0A0D0D0A, 28)[:4], n.words(28, 0)...))
 	require.ErrorContains(t, err, "without byte order")
 
-	// Blocks that are longer than any packet are passed over, and so are options that are longer than their block.
+	// Blocks that are longer than any packet are passed over, and so are options that are longer
+	// than their block.
 	long := n.block(6, 0, 0, 0, 4, 4, []byte("1234"), make([]byte, 1<<18+4096))
 	got, err := frames(t, append(append(bytes.Clone(start), long...), n.block(6, 0, 0, 0, 1, 1, []byte("2"), n.words(2|40<<16, 1))...))
 	require.NoError(t, err)

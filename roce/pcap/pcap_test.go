@@ -46,8 +46,8 @@ func packets(t testing.TB, file []byte) (all []pcap.Packet, d *pcap.Decoder, err
 	}
 }
 
-// What is read from a file is what gopacket, which knows nothing of this project, reads from it, and
-// every ICRC of the captures is right.
+// What is read from a file is what gopacket, which knows nothing of this project, reads from it,
+// and every ICRC of the captures is right.
 func TestAgainstGopacket(t *testing.T) {
 	for _, path := range captures(t) {
 		file, err := os.ReadFile(path)

@@ -50,8 +50,8 @@ func WillsOf(d *verbs.Device) (all []cm.Will, err error) {
 	return all, nil
 }
 
-// TellAll has a device tell an address of the end of n connections. told is closed once all are known
-// to be told; left counts the others.
+// TellAll has a device tell an address of the end of n connections. told is closed once all are
+// known to be told; left counts the others.
 func TellAll(d *verbs.Device, to netip.Addr, n int) (told chan struct{}, left func() int, err error) {
 	s := access.Shard(d)
 	told = make(chan struct{})

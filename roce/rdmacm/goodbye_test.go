@@ -43,7 +43,8 @@ func (g *goodbyes) Send(batch []transport.TxPacket) {
 	g.Link.Send(batch)
 }
 
-// What was posted before Disconnect leaves before the DREQ, as far as the window lets it. The rest is flushed, and nothing is waited for.
+// What was posted before Disconnect leaves before the DREQ, as far as the window lets it. The rest
+// is flushed, and nothing is waited for.
 func TestDisconnectSendsFirst(t *testing.T) {
 	simulated := func(t *testing.T) (c, s verbs.Config) {
 		f := sim.New(sim.Config{Seed: 4})

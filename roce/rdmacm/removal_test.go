@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The link of a device breaks: each ID has DEVICE_REMOVAL, once, and then a call that waits learns why.
+// The link of a device breaks: each ID has DEVICE_REMOVAL, once, and then a call that waits learns
+// why.
 func TestDeviceRemoval(t *testing.T) {
 	ctx := rocetest.Context(t)
 	d, broken := rocetest.OpenBreakable(t, verbs.Config{})

@@ -75,7 +75,8 @@ func TestCloseDoesNotWait(t *testing.T) {
 	require.Equal(t, before, n.a.MemCounts())
 }
 
-// A connection may be closed while the answer to a grant is awaited, whether that comes or not: nothing is lost, and nothing stays.
+// A connection may be closed while the answer to a grant is awaited, whether that comes or not:
+// nothing is lost, and nothing stays.
 func TestCloseAwaitsGrant(t *testing.T) {
 	for _, parted := range []bool{false, true} {
 		n := simNetwork(t, sim.Config{Seed: 21})

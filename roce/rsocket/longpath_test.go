@@ -23,8 +23,8 @@ type longPath struct {
 	span time.Duration
 }
 
-// segmenting is a simulated link on which packets travel as large datagrams: the window is four times as
-// large.
+// segmenting is a simulated link on which packets travel as large datagrams: the window is four
+// times as large.
 type segmenting struct{ *sim.Link }
 
 func (l segmenting) Unwrap() link.Link { return l.Link }

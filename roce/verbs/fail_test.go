@@ -66,8 +66,9 @@ func (l *brokenSlots) Another() (link.Link, error) {
 	return &brokenSlots{brokenLink: l.second, Slotted: o.(link.Slotted)}, nil
 }
 
-// A link that fails ends the device, as a card that fails does: an event tells, who waits learns why, and what was posted
-// completes as flushed, in order, on all queue pairs, also those of shards whose link works.
+// A link that fails ends the device, as a card that fails does: an event tells, who waits learns
+// why, and what was posted completes as flushed, in order, on all queue pairs, also those of shards
+// whose link works.
 func TestLinkFailure(t *testing.T) {
 	for name, cfg := range map[string]Config{"event": {}, "polling": {Polling: true}, "2 shards": {Shards: 2}, "2 shards, polling": {Shards: 2, Polling: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -154,7 +155,8 @@ func TestLinkFailure(t *testing.T) {
 	}
 }
 
-// A queue that was armed has an event for what is flushed; and what had completed before the end is still there.
+// A queue that was armed has an event for what is flushed; and what had completed before the end is
+// still there.
 func TestLinkFailureTellsChannel(t *testing.T) {
 	var l *brokenLink
 	d := openDevice(t, Config{WrapLink: func(under link.Link) (link.Link, error) {

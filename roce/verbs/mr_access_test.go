@@ -109,8 +109,8 @@ func TestReadAtBounds(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 }
 
-// A peer that reads a region while its memory is exchanged gets the new memory as soon as the old one
-// has been given back, though Reregister has not returned.
+// A peer that reads a region while its memory is exchanged gets the new memory as soon as the old
+// one has been given back, though Reregister has not returned.
 func TestReadAtDuringReregister(t *testing.T) {
 	d := openDevice(t, Config{})
 	pd, err := d.AllocPD()

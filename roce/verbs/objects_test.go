@@ -290,8 +290,8 @@ func (l *groupsLink) Leave(group, local netip.Addr) error {
 	return l.Link.Leave(group, local)
 }
 
-// The engine and the link agree about groups: a group that cannot be joined is not attached, one that is attached twice is joined once, and a queue
-// pair that ends leaves its groups.
+// The engine and the link agree about groups: a group that cannot be joined is not attached, one
+// that is attached twice is joined once, and a queue pair that ends leaves its groups.
 func TestMulticastJoined(t *testing.T) {
 	f := newFabric()
 	under, err := f.Link(simAddr(1))

@@ -10,8 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whichever descriptor of a device cannot be had: Open returns an *OpenError that says so, or does without; nothing
-// is left open; and the next Open works. A device has some 200 of them, so not each is tried.
+// Whichever descriptor of a device cannot be had: Open returns an *OpenError that says so, or does
+// without; nothing is left open; and the next Open works. A device has some 200 of them, so not
+// each is tried.
 func TestOpenWithFewFiles(t *testing.T) {
 	a := loopback4()
 	failed := 0

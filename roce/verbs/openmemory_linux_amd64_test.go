@@ -59,8 +59,8 @@ func without(c linktest.SystemCall, errno syscall.Errno, f func() error) error {
 	return <-done
 }
 
-// Whatever the kernel has no memory for: Open returns an *OpenError that says so, or does without; nothing is left open; and
-// the next Open works.
+// Whatever the kernel has no memory for: Open returns an *OpenError that says so, or does without;
+// nothing is left open; and the next Open works.
 func TestOpenWithoutMemory(t *testing.T) {
 	a := loopback4()
 	if err := without(openCalls[0], syscall.ENOMEM, func() error { return nil }); err != nil {

@@ -40,7 +40,8 @@ func simDevice(t testing.TB, f *sim.Fabric, i, shards int) *Device {
 	return openDevice(t, Config{Link: l, Rand: f.Rand(), Shards: shards})
 }
 
-// A completion queue that is asked for while a device fails learns why, also before the shards have been told.
+// A completion queue that is asked for while a device fails learns why, also before the shards have
+// been told.
 func TestVectorWhileDeviceFails(t *testing.T) {
 	d := openDevice(t, Config{})
 	d.shards.end(errBroken)

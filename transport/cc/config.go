@@ -94,7 +94,8 @@ const maxBurst = time.Second
 // ByRoundTrips reports whether NewDelay makes the controllers of RC QPs.
 func (c *Config) ByRoundTrips() bool { return c.Algorithm == ByDelay }
 
-// New returns the DCQCN controller of one QP, or nil for other algorithms. c must have passed Check.
+// New returns the DCQCN controller of one QP, or nil for other algorithms. c must have passed
+// Check.
 func (c *Config) New() Controller {
 	if c.Algorithm == None || c.ByRoundTrips() {
 		return nil

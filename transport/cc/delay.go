@@ -347,8 +347,8 @@ func (d *Delay) turn(now int64, r *Round) {
 	}
 }
 
-// seek finds a long path that holds more than the rate says: although spare packets are admitted, no
-// queue is seen. It admits a quarter more in each round, until one is. On a short path the spare
+// seek finds a long path that holds more than the rate says: although spare packets are admitted,
+// no queue is seen. It admits a quarter more in each round, until one is. On a short path the spare
 // packets find it soon enough.
 func (d *Delay) seek(r *Round) {
 	switch {

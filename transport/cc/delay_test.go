@@ -9,8 +9,9 @@ import (
 
 const ms = int64(1e6)
 
-// delayTest is a transcript of rounds of a path with rate packets a millisecond and a shortest round trip of
-// base: each round has as much on its way as was admitted, and takes as long as that needs.
+// delayTest is a transcript of rounds of a path with rate packets a millisecond and a shortest
+// round trip of base: each round has as much on its way as was admitted, and takes as long as that
+// needs.
 type delayTest struct {
 	*testing.T
 	d    *Delay
@@ -89,8 +90,8 @@ func TestDelayDoubt(t *testing.T) {
 	newDelayTest(t, 20, ms).began(40).wantFree(false)
 }
 
-// 20 packets a millisecond, 10 ms: twice as much in each round, until that brings no more; then an ebb, then
-// what the path holds, an eighth of it, and 2.5 times the cube root of 20.
+// 20 packets a millisecond, 10 ms: twice as much in each round, until that brings no more; then an
+// ebb, then what the path holds, an eighth of it, and 2.5 times the cube root of 20.
 func TestDelayTranscript(t *testing.T) {
 	x := newDelayTest(t, 20, 10*ms).began(32)
 	x.want(delayStartup, 65)
@@ -179,8 +180,8 @@ func steady(t *testing.T) *delayTest {
 	return x
 }
 
-// A base that is not seen any more is looked for after a second: others fill the queue, and then as much more
-// is admitted.
+// A base that is not seen any more is looked for after a second: others fill the queue, and then as
+// much more is admitted.
 func TestDelayEbbFindsOthers(t *testing.T) {
 	x := steady(t)
 	at := x.d.baseAt
@@ -202,8 +203,8 @@ func TestDelayEbbFindsOthers(t *testing.T) {
 	require.Less(t, x.d.baseNs, 2*ms)
 }
 
-// Random loss changes nothing; loss while the queue is long makes less admitted, once in 64 packets, down to
-// what the path holds; and it comes back, in cycles without loss.
+// Random loss changes nothing; loss while the queue is long makes less admitted, once in 64
+// packets, down to what the path holds; and it comes back, in cycles without loss.
 func TestDelayLoss(t *testing.T) {
 	x := steady(t)
 	for range 100 { // 5 %, round trips of 1 ms
@@ -231,8 +232,9 @@ func TestDelayLoss(t *testing.T) {
 	require.Equal(t, 40, x.d.full)
 }
 
-// One packet of ten lost, and no long round trips: the path may lose at random, or the shortest round trip may be one with
-// a full queue. It lets the queue run empty for 100 ms, in which others do so, too, and looks again.
+// One packet of ten lost, and no long round trips: the path may lose at random, or the shortest
+// round trip may be one with a full queue. It lets the queue run empty for 100 ms, in which others
+// do so, too, and looks again.
 func TestDelayHeavyLoss(t *testing.T) {
 	x := steady(t)
 	x.round(20, func(r *Round) { r.Lost = 8 })
@@ -279,7 +281,8 @@ func TestDelayIdle(t *testing.T) {
 	require.InDelta(t, 20e3, x.d.rate, 1, "forgotten after ten rounds")
 }
 
-// Answers that come at once, as they waited for each other, do not count as faster than what was asked left.
+// Answers that come at once, as they waited for each other, do not count as faster than what was
+// asked left.
 func TestDelayBurst(t *testing.T) {
 	x := steady(t)
 	x.round(20, func(r *Round) { r.ArriveNs = ms / 10 })
@@ -331,7 +334,8 @@ func TestDelayCNP(t *testing.T) {
 	require.EqualValues(t, 2, x.d.State(x.now).Cuts)
 }
 
-// A process that waits for a processor is covered by what is admitted, for two targets at most; that is forgotten.
+// A process that waits for a processor is covered by what is admitted, for two targets at most;
+// that is forgotten.
 func TestDelayStalls(t *testing.T) {
 	x := steady(t)
 	spare := x.d.spare()
@@ -373,7 +377,8 @@ func rivals(t *testing.T) *delayTest {
 	return x
 }
 
-// An ebb in which no round trip ends, because what was lost before is sent again, does not keep it at two packets at a time.
+// An ebb in which no round trip ends, because what was lost before is sent again, does not keep it
+// at two packets at a time.
 func TestDelayEbbWithoutRounds(t *testing.T) {
 	x := newDelayTest(t, 20, 10*ms).began(32)
 	for x.d.mode != delayEbb {
@@ -385,7 +390,8 @@ func TestDelayEbbWithoutRounds(t *testing.T) {
 	require.Greater(t, x.d.Window(end), 10*leastPackets)
 }
 
-// Others who fill the queue: round trips stay long, also in an ebb. It takes a packet more in each round, and less at a loss.
+// Others who fill the queue: round trips stay long, also in an ebb. It takes a packet more in each
+// round, and less at a loss.
 func TestDelayRival(t *testing.T) {
 	x := rivals(t)
 	more := func(n float64) float64 { // after a round with a share of n

@@ -12,7 +12,8 @@ import (
 	"github.com/goroce/goroce/transport/wire"
 )
 
-// A packet is its headers, its fragments and as many zeros as its pad says, and its length counts the ICRC as well.
+// A packet is its headers, its fragments and as many zeros as its pad says, and its length counts
+// the ICRC as well.
 func TestTxPacket(t *testing.T) {
 	path := &wire.Path{}
 	var p wire.TxPacket

@@ -89,7 +89,8 @@ func TestCache(t *testing.T) {
 	})
 }
 
-// Readers see only values that were written whole while others write them, and while the table grows.
+// Readers see only values that were written whole while others write them, and while the table
+// grows.
 func TestReadersAndWriters(t *testing.T) {
 	sim.Test(t, sim.Config{Seed: rand.Uint64(), Faults: sim.Faults{Loss: 0.005, Duplicate: 0.01}}, func(t *testing.T, fabric *sim.Fabric) {
 		s, end := serve(t, device(t, fabric, 1), 4)
@@ -104,7 +105,8 @@ func TestReadersAndWriters(t *testing.T) {
 				for n := range 200 {
 					key := fmt.Appendf(nil, "key %d", n%20)
 					if i < 2 {
-						// A value is one byte, many times: half of one and half of another is seen at once.
+						// A value is one byte, many times: half of one and half of another is seen
+						// at once.
 						value := make([]byte, 100+rand.N(100))
 						for j := range value {
 							value[j] = byte(n)
@@ -140,7 +142,8 @@ func TestReadersAndWriters(t *testing.T) {
 	})
 }
 
-// A client that sleeps while the table grows finds its way, and so does one whose server was started again.
+// A client that sleeps while the table grows finds its way, and so does one whose server was
+// started again.
 func TestMovedAndRestarted(t *testing.T) {
 	sim.Test(t, sim.Config{Seed: rand.Uint64()}, func(t *testing.T, fabric *sim.Fabric) {
 		host := device(t, fabric, 1)

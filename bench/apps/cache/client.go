@@ -19,8 +19,9 @@ type Client struct {
 	device *verbs.Device
 	addr   string
 
-	// turn has a token for the one that connects or exchanges messages: an answer belongs to the last
-	// request. It is no mutex, since its holder waits for the network, which simulated time has to know.
+	// turn has a token for the one that connects or exchanges messages: an answer belongs to the
+	// last request. It is no mutex, since its holder waits for the network, which simulated time
+	// has to know.
 	turn chan struct{}
 	conn *session
 	ends bool
@@ -208,7 +209,8 @@ func (cl *Client) drop(s *session) {
 	}
 }
 
-// read reads the homes of a key, one after the other, until it is found. Most keys are in the first.
+// read reads the homes of a key, one after the other, until it is found. Most keys are in the
+// first.
 func (s *session) read(ctx context.Context, slots, key []byte) (value []byte, found bool, state slotState, err error) {
 	t := s.table()
 	for _, home := range homes(t.seed, key, t.homes) {

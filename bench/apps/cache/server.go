@@ -31,7 +31,8 @@ const tableBytes = 16 + 8 + 8
 // patience is how long a client may take to ask for the new table, before the old one goes.
 const patience = time.Second
 
-// sparse is how many slots a table may have for each entry. By chance no table comes near it: beyond it keys were chosen to meet.
+// sparse is how many slots a table may have for each entry. By chance no table comes near it:
+// beyond it keys were chosen to meet.
 const sparse = 64
 
 // ErrFull is why a PUT is refused whose key belongs where too many others do.
@@ -60,7 +61,8 @@ type table struct {
 	ended *time.Timer
 }
 
-// Listen makes a server with room for about slots entries, which grows. d is the device to use; addr is one of its addresses.
+// Listen makes a server with room for about slots entries, which grows. d is the device to use;
+// addr is one of its addresses.
 func Listen(ctx context.Context, d *verbs.Device, addr string, slots int) (*Server, error) {
 	pd, err := d.AllocPD()
 	if err != nil {
@@ -203,14 +205,14 @@ func (s *Server) answer(b []byte, c *roce.Conn, request []byte) []byte {
 	return append(b, refused)
 }
 
-// slots returns the slots of a home. The server's program may look at them, as it is the only one that
-// writes to them.
+// slots returns the slots of a home. The server's program may look at them, as it is the only one
+// that writes to them.
 func (t *table) slots(home int) []byte {
 	return t.mr.Bytes()[home*reach*SlotBytes:][:reach*SlotBytes]
 }
 
-// set writes an entry to a slot. WriteAt does it in order with the READs of clients: no packet of an answer
-// has half of it.
+// set writes an entry to a slot. WriteAt does it in order with the READs of clients: no packet of
+// an answer has half of it.
 func (s *Server) set(t *table, i int, k, v []byte) error {
 	var slot [SlotBytes]byte
 	s.version++
@@ -261,7 +263,8 @@ func (s *Server) delete(key []byte) bool {
 	return false
 }
 
-// grow makes a table of twice the size or more, in which all entries have room, and says in the old one that they have moved.
+// grow makes a table of twice the size or more, in which all entries have room, and says in the old
+// one that they have moved.
 func (s *Server) grow() error {
 	n := 2 * s.now.homes
 again:

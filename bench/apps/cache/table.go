@@ -87,9 +87,10 @@ func find(slots, key []byte) (value []byte, found bool, state slotState) {
 	return nil, false, slotEntry
 }
 
-// homes returns the homes of a key in a table of n. Both sides have to agree on them. The server draws a seed, so that keys that
-// meet in one cache do not in another. Clients know the seed, and one that is hostile can choose keys that meet: its
-// PUTs are refused then (ErrFull), and so are those of others for the same homes.
+// homes returns the homes of a key in a table of n. Both sides have to agree on them. The server
+// draws a seed, so that keys that meet in one cache do not in another. Clients know the seed, and
+// one that is hostile can choose keys that meet: its PUTs are refused then (ErrFull), and so are
+// those of others for the same homes.
 func homes(seed uint64, key []byte, n int) (h [choices]int) {
 	// FNV-1a from a start that differs, and mixes behind it, since FNV leaves its low bits weak.
 	x := seed ^ 14695981039346656037

@@ -9,8 +9,8 @@ import (
 	"net"
 )
 
-// ServeTCP answers clients that send the same messages over TCP, each with its length (2 bytes) before it: what
-// the cache is compared with. It returns when the listener is closed.
+// ServeTCP answers clients that send the same messages over TCP, each with its length (2 bytes)
+// before it: what the cache is compared with. It returns when the listener is closed.
 func (s *Server) ServeTCP(l net.Listener) error {
 	for {
 		c, err := l.Accept()

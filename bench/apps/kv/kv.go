@@ -122,12 +122,12 @@ var Model = porcupine.Model{
 	},
 }
 
-// Settle makes a history shorter that has Puts whose end is not known: their Return is
-// after all others, and they have no Output. Each value is put to a key once, and every operation returns what was
-// there before. So if any operation returned such a value, its Put was carried out before that returned; and
-// if none did, it was not carried out, or only others whose end is not known came next: the
-// rest of the history can be without it if it can be with it. The check of many such Puts would take for ever: each can be
-// anywhere behind its call.
+// Settle makes a history shorter that has Puts whose end is not known: their Return is after all
+// others, and they have no Output. Each value is put to a key once, and every operation returns
+// what was there before. So if any operation returned such a value, its Put was carried out before
+// that returned; and if none did, it was not carried out, or only others whose end is not known
+// came next: the rest of the history can be without it if it can be with it. The check of many such
+// Puts would take for ever: each can be anywhere behind its call.
 func Settle(history []porcupine.Operation) []porcupine.Operation {
 	type put struct{ key, value string }
 	seen := map[put]int64{} // the first Return of an operation that returned it
@@ -153,7 +153,8 @@ func Settle(history []porcupine.Operation) []porcupine.Operation {
 	return settled
 }
 
-// Check returns an error that tells the operations of a key whose history no map has, or that it could not be found out.
+// Check returns an error that tells the operations of a key whose history no map has, or that it
+// could not be found out.
 func Check(history []porcupine.Operation, patience time.Duration) error {
 	for _, part := range Model.Partition(Settle(history)) {
 		one := Model

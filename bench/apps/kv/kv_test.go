@@ -9,8 +9,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// draw has clients use a map one after the other, with times that overlap, and forgets how some of them ended. If wrong, one
-// operation returned something else.
+// draw has clients use a map one after the other, with times that overlap, and forgets how some of
+// them ended. If wrong, one operation returned something else.
 func draw(r *rand.Rand, wrong bool) []porcupine.Operation {
 	var history []porcupine.Operation
 	state, now := "", int64(0)

@@ -28,8 +28,8 @@ type Config struct {
 	Addrs []string // where the members listen, by rank; the same in all of them
 	Rank  int      // which of them this one is
 	Arena []byte   // of the same length in all members, of at most 4 GiB - 1
-	// Peers are the ranks that this member has links to, nil for all others. Two members have to agree:
-	// each is a peer of the other, or neither is.
+	// Peers are the ranks that this member has links to, nil for all others. Two members have to
+	// agree: each is a peer of the other, or neither is.
 	Peers []int
 }
 

@@ -21,10 +21,11 @@ type RoCE struct {
 const (
 	// depth is how many pieces may be on their way to a peer, and how many tags may wait there.
 	depth = 512
-	// twoPackets is the payload of two packets of the largest MTU, which share a datagram in any case.
+	// twoPackets is the payload of two packets of the largest MTU, which share a datagram in any
+	// case.
 	twoPackets = 2 * 4096
-	// short is the longest piece that Put sends from a copy, so that Flush does not wait for the peer. Up to
-	// copies of them may be on their way: then Put waits for the oldest.
+	// short is the longest piece that Put sends from a copy, so that Flush does not wait for the
+	// peer. Up to copies of them may be on their way: then Put waits for the oldest.
 	short  = 16 << 10
 	copies = 64
 	// keepAlive finds a peer that is gone: with nothing on its way nobody would notice.
@@ -148,8 +149,9 @@ func (l *roceLink) Put(ctx context.Context, to, from, n int, tag uint32) error {
 	return err
 }
 
-// write places a piece in the peer's arena and tells it the tag. A WRITE of many packets and an empty one
-// with the tag leave together, and faster than one WRITE with both: see [roce.Conn.Start].
+// write places a piece in the peer's arena and tells it the tag. A WRITE of many packets and an
+// empty one with the tag leave together, and faster than one WRITE with both: see
+// [roce.Conn.Start].
 func (l *roceLink) write(ctx context.Context, to int, from verbs.SGE, tag uint32) (*roce.Pending, error) {
 	peer := l.peer.Slice(to, int(from.Length))
 	if from.Length <= twoPackets {

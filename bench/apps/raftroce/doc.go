@@ -16,9 +16,10 @@
 //	   window      <───────────────────── READ   its adapter fetches, the leader's program sleeps
 //	               <───────────────────── SEND   "more", and at the end the answer
 //
-// Where a request is in the ring nobody has to say: both sides count. A request begins where the one
-// before it ended, or at the start if it would reach beyond the end. An answer gives the space of its
-// request back, so the leader never writes where something is that was not read: answers are the
-// credits. Requests are encoded into a mirror of the ring, from which the adapter takes them: no copy
-// between, and as they stay there until they are answered, a packet that is lost can be sent again.
+// Where a request is in the ring nobody has to say: both sides count. A request begins where the
+// one before it ended, or at the start if it would reach beyond the end. An answer gives the space
+// of its request back, so the leader never writes where something is that was not read: answers are
+// the credits. Requests are encoded into a mirror of the ring, from which the adapter takes them:
+// no copy between, and as they stay there until they are answered, a packet that is lost can be
+// sent again.
 package raftroce

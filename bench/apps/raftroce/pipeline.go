@@ -8,9 +8,10 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// maxInflight is how many requests of a pipeline are under way at a time, as in raft's own transport. Entries
-// that come meanwhile go together in the next one. With 128 every entry had a request of its own: of 16
-// clients' commits there were a third as many, at four times the CPU time.
+// maxInflight is how many requests of a pipeline are under way at a time, as in raft's own
+// transport. Entries that come meanwhile go together in the next one. With 128 every entry had a
+// request of its own: of 16 clients' commits there were a third as many, at four times the CPU
+// time.
 const maxInflight = 2
 
 // pipeline is a connection on which requests follow each other without waiting for answers.

@@ -92,9 +92,9 @@ func sleep(ctx context.Context, d time.Duration) {
 	<-ctx.Done()
 }
 
-// Clients use a cluster whose network loses packets and, each round, cuts one of the servers off: the leader
-// more often than others. What they saw must be what one map could have shown them, and nothing that was
-// acknowledged is lost.
+// Clients use a cluster whose network loses packets and, each round, cuts one of the servers off:
+// the leader more often than others. What they saw must be what one map could have shown them, and
+// nothing that was acknowledged is lost.
 func TestLinearizable(t *testing.T) {
 	for _, n := range []int{3, 5} {
 		t.Run(fmt.Sprint(n, " servers"), func(t *testing.T) {
@@ -263,8 +263,8 @@ func TestRequests(t *testing.T) {
 	})
 }
 
-// Requests of a pipeline go round a small ring many times and are answered in order; the ring never has more
-// than it can.
+// Requests of a pipeline go round a small ring many times and are answered in order; the ring never
+// has more than it can.
 func TestPipeline(t *testing.T) {
 	sim.Test(t, sim.Config{Seed: rand.Uint64(), Faults: sim.Faults{Loss: 0.01}}, func(t *testing.T, fabric *sim.Fabric) {
 		a, b := transport(t, fabric, 0, 0), transport(t, fabric, 1, 8<<10)
@@ -312,7 +312,8 @@ func TestPipeline(t *testing.T) {
 	})
 }
 
-// Two requests that are under way at once take no longer than one: the follower does not wait until the leader has its answer.
+// Two requests that are under way at once take no longer than one: the follower does not wait until
+// the leader has its answer.
 func TestOverlap(t *testing.T) {
 	sim.Test(t, sim.Config{Seed: 1}, func(t *testing.T, fabric *sim.Fabric) {
 		a, b := transport(t, fabric, 0, 0), transport(t, fabric, 1, 0)

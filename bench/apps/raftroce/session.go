@@ -150,8 +150,9 @@ const (
 	answersUnderWay = 4
 )
 
-// answer sends an answer, and does not wait until the peer has it: the next request may be here already. With a wait, a
-// connection had one request a round trip, so that of two under way the second took two.
+// answer sends an answer, and does not wait until the peer has it: the next request may be here
+// already. With a wait, a connection had one request a round trip, so that of two under way the
+// second took two.
 func (f *follower) answer(ctx context.Context, b []byte) (err error) {
 	if len(b) > answerBytes {
 		return fmt.Errorf("raftroce: an answer of %d bytes; %d are the most", len(b), answerBytes)
@@ -274,8 +275,8 @@ func isHeartbeat(command any) bool {
 	return ok && r.Term != 0 && r.PrevLogEntry == 0 && r.PrevLogTerm == 0 && len(r.Entries) == 0 && r.LeaderCommitIndex == 0
 }
 
-// snapshotReader reads a snapshot out of the leader's memory. The handler of the connection waits for
-// raft meanwhile, so the connection is ours.
+// snapshotReader reads a snapshot out of the leader's memory. The handler of the connection waits
+// for raft meanwhile, so the connection is ours.
 type snapshotReader struct {
 	ctx    context.Context
 	f      *follower

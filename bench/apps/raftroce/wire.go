@@ -32,7 +32,8 @@ const (
 var errMalformed = errors.New("raftroce: a message that is not of the protocol")
 
 // coder encodes to b, or decodes from it: one description of each message serves both, so that they
-// cannot differ. Encoding only reads a message: raft sends one to several servers at once. Numbers are big-endian, byte strings have their length before them.
+// cannot differ. Encoding only reads a message: raft sends one to several servers at once. Numbers
+// are big-endian, byte strings have their length before them.
 type coder struct {
 	b      []byte
 	decode bool

@@ -4,7 +4,8 @@
 //
 // # Who writes what into whose memory
 //
-// A member's arena is its vector and, behind it, an inbox. Every rank owns the sum of one part of the vector.
+// A member's arena is its vector and, behind it, an inbox. Every rank owns the sum of one part of
+// the vector.
 //
 //	Ring      each rank writes to the next one only. Parts wander round once and are summed on the
 //	          way (into the inbox of the next rank), then the sums wander round (into its vector).
@@ -23,11 +24,11 @@
 //	vector: the sum  <─────────────────────WRITE──  vector A
 //	vector A ──WRITE──>     vector: the sum
 //
-// Nobody asks whether an inbox is free, and no credits are sent: the algorithm says it. Inboxes
-// are used in turn by odd and even calls. When a call returns, everybody has begun it, as its
-// result needs everybody's vector; so everybody has ended the call before, and what that one left in the inbox
-// has been read. The sum of a part may be written into a vector because it contains
-// what that vector held: its owner has sent it and is waiting.
+// Nobody asks whether an inbox is free, and no credits are sent: the algorithm says it. Inboxes are
+// used in turn by odd and even calls. When a call returns, everybody has begun it, as its result
+// needs everybody's vector; so everybody has ended the call before, and what that one left in the
+// inbox has been read. The sum of a part may be written into a vector because it contains what that
+// vector held: its owner has sent it and is waiting.
 //
 // A part is cut into pieces, so that a piece is summed while the next one arrives.
 //
@@ -43,8 +44,9 @@
 //	gradient  ── WRITE with immediate ──>  slot of the worker, a piece; the server adds it
 //	parameters  <── WRITE with immediate ──  outbox of the worker
 //
-// Without staleness all workers go in step, so that one goroutine of the server waits for all links in turn, and
-// one outbox serves all. A goroutine for each worker would be woken for each piece.
+// Without staleness all workers go in step, so that one goroutine of the server waits for all links
+// in turn, and one outbox serves all. A goroutine for each worker would be woken for each piece.
 //
-// The answer to a piece is also what says that its slot is free, so that here, too, no credits are sent.
+// The answer to a piece is also what says that its slot is free, so that here, too, no credits are
+// sent.
 package reduce

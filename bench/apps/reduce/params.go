@@ -52,9 +52,9 @@ func (o Shared) arena(workers int) []float32 {
 	return make([]float32, max(2*o.Length, o.most()*(1+3*workers)))
 }
 
-// ranks are those from a rank on, up to another: workers have links to servers, and these to workers. One
-// between two workers would carry nothing, and a worker that has done all steps would end it before the
-// other one has joined.
+// ranks are those from a rank on, up to another: workers have links to servers, and these to
+// workers. One between two workers would carry nothing, and a worker that has done all steps would
+// end it before the other one has joined.
 func ranks(from, to int) (all []int) {
 	for rank := from; rank < to; rank++ {
 		all = append(all, rank)
@@ -85,7 +85,8 @@ type Worker struct {
 	failed error
 }
 
-// JoinWorker makes a worker of a group. addrs are where the members listen, by rank; the servers come first.
+// JoinWorker makes a worker of a group. addrs are where the members listen, by rank; the servers
+// come first.
 func JoinWorker(ctx context.Context, network mesh.Network, addrs []string, rank int, o Shared) (*Worker, error) {
 	workers, err := o.check(len(addrs))
 	if err != nil {
@@ -97,9 +98,9 @@ func JoinWorker(ctx context.Context, network mesh.Network, addrs []string, rank 
 	return w, err
 }
 
-// Step pushes Gradient to the servers and waits for Params, which have this gradient in them, and at
-// least those of the other workers that [Shared.Staleness] asks for. After an error the
-// worker is useless, and closed, so that the others have an error, too.
+// Step pushes Gradient to the servers and waits for Params, which have this gradient in them, and
+// at least those of the other workers that [Shared.Staleness] asks for. After an error the worker
+// is useless, and closed, so that the others have an error, too.
 func (w *Worker) Step(ctx context.Context) error {
 	if w.failed != nil {
 		return w.failed
@@ -141,7 +142,8 @@ func (w *Worker) push(ctx context.Context) error {
 	return w.g.Flush(ctx) // the program may change the gradient now
 }
 
-// Leave tells the servers that no further step comes, and ends the membership. The other workers go on.
+// Leave tells the servers that no further step comes, and ends the membership. The other workers go
+// on.
 func (w *Worker) Leave(ctx context.Context) error {
 	err := w.failed
 	for server := range w.o.Servers {
@@ -201,15 +203,17 @@ func JoinServer(ctx context.Context, network mesh.Network, addrs []string, rank 
 		return nil
 	})
 	for w := range s.out {
-		// Room for all answers to a step, and to leaving: a worker has no more that are not answered.
+		// Room for all answers to a step, and to leaving: a worker has no more that are not
+		// answered.
 		s.out[w] = make(chan answer, len(s.parts)+1)
 	}
 	s.g, err = mesh.Join(ctx, network, mesh.Config{Addrs: addrs, Rank: rank, Arena: bytesOf(s.floats), Peers: ranks(o.Servers, len(addrs))})
 	return s, err
 }
 
-// Serve applies what workers push until all of them have left. apply changes parameters by a gradient; both
-// are the same piece of the whole. It is called for one gradient of a piece at a time.
+// Serve applies what workers push until all of them have left. apply changes parameters by a
+// gradient; both are the same piece of the whole. It is called for one gradient of a piece at a
+// time.
 func (s *Server) Serve(ctx context.Context, apply func(params, gradient []float32)) error {
 	if s.o.Staleness == 0 {
 		err := s.inStep(ctx, apply)
@@ -232,8 +236,8 @@ func (s *Server) Serve(ctx context.Context, apply func(params, gradient []float3
 	return err
 }
 
-// inStep is Serve for workers that go in step. One goroutine waits for all links in turn, so that it also
-// receives for itself: a goroutine for each link would have to be woken for each piece.
+// inStep is Serve for workers that go in step. One goroutine waits for all links in turn, so that
+// it also receives for itself: a goroutine for each link would have to be woken for each piece.
 func (s *Server) inStep(ctx context.Context, apply func(params, gradient []float32)) error {
 	here := ranks(0, s.workers) // those that have not left
 	for step := 1; len(here) > 0; step++ {
@@ -266,8 +270,8 @@ func (s *Server) inStep(ctx context.Context, apply func(params, gradient []float
 	return nil
 }
 
-// tell gives a piece to workers that are at one step. The outbox of the first worker serves all: the
-// parameters that it holds are the same for all.
+// tell gives a piece to workers that are at one step. The outbox of the first worker serves all:
+// the parameters that it holds are the same for all.
 func (s *Server) tell(ctx context.Context, workers []int, step, i int) error {
 	begin, _ := s.o.part(s.g.Rank)
 	p, out := &s.parts[i], s.outbox(0, step)
@@ -352,8 +356,9 @@ func (s *Server) answer(i int) {
 	}
 }
 
-// outbox is where the answer to a step of a worker begins, in floats. Odd and even steps have one each: when a worker pushes a
-// step, that before it has been answered, and so send has flushed the one before that.
+// outbox is where the answer to a step of a worker begins, in floats. Odd and even steps have one
+// each: when a worker pushes a step, that before it has been answered, and so send has flushed the
+// one before that.
 func (s *Server) outbox(w, step int) int { return s.o.most() * (1 + s.workers + 2*w + step%2) }
 
 // send writes answers into the parameters of a worker.

@@ -55,8 +55,8 @@ type Member struct {
 // Ring, only says so: a member then has links to its two neighbours alone, and a smaller inbox.
 func Join(ctx context.Context, network mesh.Network, addrs []string, rank, length int, only ...Topology) (*Member, error) {
 	m := &Member{}
-	// The largest inbox is that of rank 0 of a star: a vector from everybody. The arenas have to be of
-	// one size; memory that nobody touches costs nothing.
+	// The largest inbox is that of rank 0 of a star: a vector from everybody. The arenas have to be
+	// of one size; memory that nobody touches costs nothing.
 	m.inbox = length * max(len(addrs)-1, 1)
 	var peers []int
 	if n := len(addrs); n > 1 && len(only) == 1 && only[0] == Ring {
@@ -76,8 +76,8 @@ func Join(ctx context.Context, network mesh.Network, addrs []string, rank, lengt
 // Close ends the membership at once. The calls of others that need us fail.
 func (m *Member) Close() error { return m.g.Close() }
 
-// Leave ends the membership when all that we have links to have come to call it. So nobody is gone while others
-// still wait for the acknowledgements of their last call.
+// Leave ends the membership when all that we have links to have come to call it. So nobody is gone
+// while others still wait for the acknowledgements of their last call.
 func (m *Member) Leave(ctx context.Context) error {
 	if m.failed != nil {
 		return m.Close()
@@ -97,7 +97,8 @@ func (m *Member) Leave(ctx context.Context) error {
 			}
 		}
 	}
-	// What others have heard of us they may have acknowledged too late: they are gone by then, in order.
+	// What others have heard of us they may have acknowledged too late: they are gone by then, in
+	// order.
 	m.Close()
 	return nil
 }

@@ -76,8 +76,8 @@ func overTCP(t *testing.T, n int) (networks []mesh.Network, addrs []string) {
 	return networks, addrs
 }
 
-// sums has each member sum vectors that a serial sum in float64 is compared with. Small whole numbers add up
-// without rounding, in whatever order.
+// sums has each member sum vectors that a serial sum in float64 is compared with. Small whole
+// numbers add up without rounding, in whatever order.
 func sums(calls, length int) func(context.Context, *Member, int) error {
 	return func(ctx context.Context, m *Member, rank int) error {
 		for call := range calls {
@@ -118,7 +118,8 @@ func TestSum(t *testing.T) {
 	}
 }
 
-// A member that goes between two calls is an error for all others, in each topology, and none hangs.
+// A member that goes between two calls is an error for all others, in each topology, and none
+// hangs.
 func TestMemberGoes(t *testing.T) {
 	for _, topology := range []Topology{Ring, Star, FullMesh} {
 		for gone := range 4 {
@@ -150,7 +151,8 @@ func TestMemberGoes(t *testing.T) {
 	}
 }
 
-// A member that a cut cable takes away is an error for the others, and for itself, as soon as it has been silent for too long.
+// A member that a cut cable takes away is an error for the others, and for itself, as soon as it
+// has been silent for too long.
 func TestMemberVanishes(t *testing.T) {
 	sim.Test(t, sim.Config{Seed: rand.Uint64()}, func(t *testing.T, fabric *sim.Fabric) {
 		networks, addrs := simulated(t, fabric, 3)

@@ -9,16 +9,17 @@ import (
 	"github.com/goroce/goroce/roce/link/sim"
 )
 
-// Tree is a fat tree of switches with k ports: k pods of k/2 edge switches with k/2 hosts each, k/2 switches above them in each
-// pod, and (k/2)^2 in the core. All cables have one rate, so that every host can send at that rate as long as
-// no two flows meet: which of the equal ways a flow takes is drawn once (ECMP).
+// Tree is a fat tree of switches with k ports: k pods of k/2 edge switches with k/2 hosts each, k/2
+// switches above them in each pod, and (k/2)^2 in the core. All cables have one rate, so that every
+// host can send at that rate as long as no two flows meet: which of the equal ways a flow takes is
+// drawn once (ECMP).
 type Tree struct {
 	k      int
 	rng    *rand.Rand
 	fabric *sim.Fabric
 	pipe   sim.Pipe
-	// Trunks by the number of the lower switch (pod*k/2 + number in the pod) and that of the port; cores are
-	// above pods in groups of k/2.
+	// Trunks by the number of the lower switch (pod*k/2 + number in the pod) and that of the port;
+	// cores are above pods in groups of k/2.
 	edgeUp, edgeDown, podUp, podDown [][]*sim.Trunk
 }
 
@@ -56,7 +57,8 @@ func cable(rate int64, delay time.Duration, queueBytes int, red sim.RED) sim.Pip
 	return p
 }
 
-// network has such a cable to each host. A host waits for its own port: it drops and marks nothing there.
+// network has such a cable to each host. A host waits for its own port: it drops and marks nothing
+// there.
 func network(seed uint64, down sim.Pipe) sim.Config {
 	up := down
 	up.QueueBytes, up.Mark = 0, nil

@@ -16,9 +16,10 @@ import (
 	"github.com/goroce/goroce/transport/cc"
 )
 
-// Flows is the experiment by which IRN (SIGCOMM 2018) is judged: WRITEs between random hosts of a fat tree, at random times.
-// Half of them are of one packet (32 to 1,024 bytes), 35 of 100 have up to 200 kB, 15 have 200 kB to 3 MB.
-// A WRITE has a queue pair of its two hosts for itself, if one is free, and takes from its posting to its completion.
+// Flows is the experiment by which IRN (SIGCOMM 2018) is judged: WRITEs between random hosts of a
+// fat tree, at random times. Half of them are of one packet (32 to 1,024 bytes), 35 of 100 have up
+// to 200 kB, 15 have 200 kB to 3 MB. A WRITE has a queue pair of its two hosts for itself, if one
+// is free, and takes from its posting to its completion.
 type Flows struct {
 	Hosts      int
 	Load       float64       // of each host's cable, headers included
@@ -77,8 +78,8 @@ func (f Flows) serial(bytes int) time.Duration {
 	return time.Duration(float64(bytes) * 8e9 / float64(f.Rate))
 }
 
-// alone is what a flow takes in an empty network: all of it leaves at the rate of the cable, the last packet passes the
-// other cables, and an acknowledgement comes back.
+// alone is what a flow takes in an empty network: all of it leaves at the rate of the cable, the
+// last packet passes the other cables, and an acknowledgement comes back.
 func (f Flows) alone(bytes, cables int) time.Duration {
 	last := bytes % flowMTU.Bytes()
 	if last == 0 {
@@ -164,7 +165,8 @@ func (f Flows) targets(from int) (to []int) {
 	return to
 }
 
-// connected makes the hosts, and queue pairs between those of which one sends to the other. What it made is returned with an error, too.
+// connected makes the hosts, and queue pairs between those of which one sends to the other. What it
+// made is returned with an error, too.
 func (f Flows) connected(fabric *sim.Fabric, tree *Tree) (hosts []*flowHost, err error) {
 	memory := make([]byte, largest) // of all hosts: nobody looks at what is in it
 	for i := range f.Hosts {

@@ -9,7 +9,8 @@ import (
 	"github.com/goroce/goroce/roce/link/sim"
 )
 
-// With PFC nothing is dropped or sent again, and all flows end: ways go up and then down, so that no cables wait for each other in a circle.
+// With PFC nothing is dropped or sent again, and all flows end: ways go up and then down, so that
+// no cables wait for each other in a circle.
 func TestFlowsThatPause(t *testing.T) {
 	seeds.Long(t)
 	f := Flows{Hosts: 16, Load: 0.9, For: 200 * time.Microsecond, Rate: 40e9, Cable: 2 * time.Microsecond, Window: 110, Seed: 1}

@@ -19,8 +19,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Log is many replicated logs at once, as a large store has them: groups of servers, each hashicorp/raft as it is on
-// package raftroce, at places drawn at random, while hosts send others what [Flows] sends. Servers keep the log in memory.
+// Log is many replicated logs at once, as a large store has them: groups of servers, each
+// hashicorp/raft as it is on package raftroce, at places drawn at random, while hosts send others
+// what [Flows] sends. Servers keep the log in memory.
 type Log struct {
 	Hosts      int
 	Members    int           // of a group; each host has one server at most
@@ -40,11 +41,13 @@ type Log struct {
 type LogResult struct {
 	Groups  int
 	Commits []time.Duration // of each entry, from Apply at the leader until it has applied it
-	// Slowdowns are against the least that the commit of an entry takes: from the leader to the farthest of the nearest members
-	// that make a majority with it, and back, as propagation and serialisation at each cable.
+	// Slowdowns are against the least that the commit of an entry takes: from the leader to the
+	// farthest of the nearest members that make a majority with it, and back, as propagation and
+	// serialisation at each cable.
 	Slowdowns []float64
 	Ideal     time.Duration // that least, the mean over groups
-	// Jain is the index of fairness of groups: of the commits of each, times its ideal. 1 is all the same.
+	// Jain is the index of fairness of groups: of the commits of each, times its ideal. 1 is all
+	// the same.
 	Jain    float64
 	Packets uint64 // that hosts sent, in the whole run
 	Dropped uint64 // in queues of switches
@@ -229,7 +232,8 @@ func (g *group) begin(hosts []*flowHost) error {
 	return nil
 }
 
-// lead waits until the first server leads: the others do not know who is in the group before it tells them.
+// lead waits until the first server leads: the others do not know who is in the group before it
+// tells them.
 func (g *group) lead() error {
 	var c raft.Configuration
 	for _, h := range g.hosts {

@@ -8,7 +8,8 @@ import (
 	"github.com/goroce/goroce/internal/seeds"
 )
 
-// Five groups of three commit at once while flows cross, and as many without them. What raft draws at random is its own: two runs differ.
+// Five groups of three commit at once while flows cross, and as many without them. What raft draws
+// at random is its own: two runs differ.
 func TestLog(t *testing.T) {
 	l := Log{Hosts: 16, Members: 3, Clients: 2, Bytes: 128, For: 300 * time.Microsecond, Rate: 40e9, Cable: time.Microsecond, QueueBytes: 1 << 20, Seed: 1}
 	crossing := []float64{0, 0.3}

@@ -35,9 +35,9 @@ type AllReduce struct {
 // Result is what a run took.
 type Result struct {
 	Calls []time.Duration // of each call, from its begin to the end of the slowest rank
-	// Ideal is what no call can be faster than: the larger of the time that 2(n-1)/n of the vector takes at the rate of the
-	// cable, headers included, and of the way of one piece over 2(n-1) neighbours, each of which has to
-	// have all of it before it goes on.
+	// Ideal is what no call can be faster than: the larger of the time that 2(n-1)/n of the vector
+	// takes at the rate of the cable, headers included, and of the way of one piece over 2(n-1)
+	// neighbours, each of which has to have all of it before it goes on.
 	Ideal   time.Duration
 	Spread  time.Duration // between the end of the first rank and that of the last, the largest of all calls
 	Packets uint64        // that hosts sent, in the whole run

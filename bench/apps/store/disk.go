@@ -15,17 +15,18 @@ const (
 	// slotHead is what a slot has before its block: checksum (4), nothing (4), version (8).
 	slotHead  = 64
 	slotBytes = slotHead + BlockBytes
-	// copies is how many slots a block has. They are written in turn, so that a write that is cut off
-	// leaves what was there before.
+	// copies is how many slots a block has. They are written in turn, so that a write that is cut
+	// off leaves what was there before.
 	copies = 2
-	// superBytes is what comes before the slots: magic (8), missing (8), epoch (8). missing has a bit for each replica, in the
-	// order of the addresses, that has not all that this one has. The epoch is the number of the client that had it last.
+	// superBytes is what comes before the slots: magic (8), missing (8), epoch (8). missing has a
+	// bit for each replica, in the order of the addresses, that has not all that this one has. The
+	// epoch is the number of the client that had it last.
 	superBytes = 4096
 	magic      = 0x676f726f_63656c6b
 )
 
-// epochShift is where the epoch is in a version. So what a client writes is newer than all that those before it wrote,
-// also to a replica that is not there now.
+// epochShift is where the epoch is in a version. So what a client writes is newer than all that
+// those before it wrote, also to a replica that is not there now.
 const epochShift = 40
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -36,7 +37,8 @@ func seal(slot []byte, version uint64) {
 	binary.LittleEndian.PutUint32(slot, crc32.Checksum(slot[8:slotBytes], castagnoli))
 }
 
-// version returns the version of a slot; 0 is a block that was never written. A slot with a wrong checksum has none.
+// version returns the version of a slot; 0 is a block that was never written. A slot with a wrong
+// checksum has none.
 func version(slot []byte) (v uint64, whole bool) {
 	v, sum := binary.LittleEndian.Uint64(slot[8:]), binary.LittleEndian.Uint32(slot)
 	if v == 0 && sum == 0 { // also what is left of a first write: nothing says that it was ever made

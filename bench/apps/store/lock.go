@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// lock is a sync.RWMutex that may be held while its holder waits for the network: a goroutine that waits for it
-// waits in a channel, which simulated time knows of, as it does not of a mutex.
+// lock is a sync.RWMutex that may be held while its holder waits for the network: a goroutine that
+// waits for it waits in a channel, which simulated time knows of, as it does not of a mutex.
 type lock struct{ s *semaphore.Weighted }
 
 const exclusive = 1 << 30

@@ -25,8 +25,8 @@ func (v *Volume) mend() {
 	}
 }
 
-// mendOne tries to bring one replica back. From the moment that it is connected it gets what is written; then it
-// gets what it misses, and is flushed. If that fails it is tried again later.
+// mendOne tries to bring one replica back. From the moment that it is connected it gets what is
+// written; then it gets what it misses, and is flushed. If that fails it is tried again later.
 func (v *Volume) mendOne(r *remote) {
 	c, err := v.dial(v.ctx, r.addr)
 	if err != nil {
@@ -50,7 +50,8 @@ func (v *Volume) mendOne(r *remote) {
 			r.forget(written)
 		}
 	}
-	// Then without writes: what was flushed while it was away is on all disks again, in the slots that are kept, before it counts.
+	// Then without writes: what was flushed while it was away is on all disks again, in the slots
+	// that are kept, before it counts.
 	v.flushing.Lock()
 	defer v.flushing.Unlock()
 	ok = ok && v.flush(r) == nil

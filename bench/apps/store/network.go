@@ -21,8 +21,8 @@ type network interface {
 // wire is the way to the disk of one replica. Its methods may be called from any goroutine.
 type wire interface {
 	size() int // of the disk
-	// write and read copy one slot between the disk and the staging memory; the slot is the network's
-	// until the operation has ended, or Close has returned.
+	// write and read copy one slot between the disk and the staging memory; the slot is the
+	// network's until the operation has ended, or Close has returned.
 	write(ctx context.Context, at, slot int) (pending, error)
 	read(ctx context.Context, at, slot int) (pending, error)
 	// put and get copy any bytes.

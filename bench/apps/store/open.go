@@ -9,8 +9,8 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// Open connects to replicas, named in the same order each time, and makes them equal. d is the device to use. Some of them may
-// be missing if the others know that they are.
+// Open connects to replicas, named in the same order each time, and makes them equal. d is the
+// device to use. Some of them may be missing if the others know that they are.
 func Open(ctx context.Context, d *verbs.Device, addrs []string, blocks int) (*Volume, error) {
 	n, err := newRoCENetwork(d)
 	if err != nil {
@@ -106,8 +106,8 @@ func openOn(ctx context.Context, n network, addrs []string, blocks int) (*Volume
 	return v, nil
 }
 
-// newest finds the newest version of a block with a right checksum at some replicas, and leaves its slot in b. at says which
-// versions there are.
+// newest finds the newest version of a block with a right checksum at some replicas, and leaves its
+// slot in b. at says which versions there are.
 func (v *Volume) newest(ctx context.Context, from []*remote, block int, b []byte) (newest uint64, at [][copies]uint64, err error) {
 	read := make([]byte, slotBytes)
 	at = make([][copies]uint64, len(from))
@@ -132,7 +132,8 @@ func (v *Volume) newest(ctx context.Context, from []*remote, block int, b []byte
 	return newest, at, nil
 }
 
-// reconcile makes the replicas equal when all are there and believed: of each block the newest version.
+// reconcile makes the replicas equal when all are there and believed: of each block the newest
+// version.
 func (v *Volume) reconcile(ctx context.Context, all []*remote) error {
 	best := make([]byte, slotBytes)
 	for block := range v.blocks {
@@ -153,7 +154,8 @@ func (v *Volume) reconcile(ctx context.Context, all []*remote) error {
 	return flush(ctx, all)
 }
 
-// renew writes all that the believed replicas have again, to all that are there, with versions of this epoch.
+// renew writes all that the believed replicas have again, to all that are there, with versions of
+// this epoch.
 func (v *Volume) renew(ctx context.Context, believed, back []*remote) error {
 	if err := flush(ctx, believed); err != nil { // the other slots are overwritten
 		return err

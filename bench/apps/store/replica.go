@@ -26,7 +26,8 @@ type owner struct {
 	end func() // when it has returned, nothing of that client can come any more
 }
 
-// take gives the disk to a client, and takes it from the one before. It returns false if the replica is closed.
+// take gives the disk to a client, and takes it from the one before. It returns false if the
+// replica is closed.
 func (r *Replica) take(o *owner) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

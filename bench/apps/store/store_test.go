@@ -22,7 +22,8 @@ var cuts = flag.Int("cuts", 15, "power cuts of TestPowerCuts")
 
 const blocks = 12
 
-// fakeDisk keeps what was persisted, and loses what was not, sector by sector, when its power is cut.
+// fakeDisk keeps what was persisted, and loses what was not, sector by sector, when its power is
+// cut.
 type fakeDisk struct {
 	mu     sync.Mutex
 	memory []byte
@@ -55,7 +56,8 @@ func (d *fakeDisk) lose() *fakeDisk {
 	return after
 }
 
-// cut returns the disk that is there when the power is back: of what was not flushed any sectors may have been written.
+// cut returns the disk that is there when the power is back: of what was not flushed any sectors
+// may have been written.
 func (d *fakeDisk) cut() *fakeDisk {
 	const sector = 512
 	after := newFakeDisk()
@@ -210,8 +212,8 @@ func TestReadWrite(t *testing.T) {
 	})
 }
 
-// One replica fails and comes back, again and again, while a client writes. Nothing that was acknowledged is lost, and at the end
-// both have everything.
+// One replica fails and comes back, again and again, while a client writes. Nothing that was
+// acknowledged is lost, and at the end both have everything.
 func TestReplicaFails(t *testing.T) {
 	sim.Test(t, sim.Config{Seed: rand.Uint64()}, func(t *testing.T, fabric *sim.Fabric) {
 		servers, addrs := pair(t, fabric)
@@ -274,8 +276,8 @@ func TestReplicaFails(t *testing.T) {
 	})
 }
 
-// The power of everything is cut at any moment: of both replicas, with the client in the middle of writes. What was flushed
-// is there, or what was written later; no block is torn.
+// The power of everything is cut at any moment: of both replicas, with the client in the middle of
+// writes. What was flushed is there, or what was written later; no block is torn.
 func TestPowerCuts(t *testing.T) {
 	sim.Test(t, sim.Config{Seed: rand.Uint64()}, func(t *testing.T, fabric *sim.Fabric) {
 		servers, addrs := pair(t, fabric)
@@ -356,8 +358,9 @@ func TestStale(t *testing.T) {
 	})
 }
 
-// A replica has writes that were never flushed, and is away when the other one, which has lost them, is opened alone. They never
-// come back, however new they were, and however the replica comes back.
+// A replica has writes that were never flushed, and is away when the other one, which has lost
+// them, is opened alone. They never come back, however new they were, and however the replica comes
+// back.
 func TestLostStaysLost(t *testing.T) {
 	for name, mended := range map[string]bool{"found by Open": false, "comes back to an open volume": true} {
 		t.Run(name, func(t *testing.T) {
@@ -417,8 +420,8 @@ func TestLostStaysLost(t *testing.T) {
 	}
 }
 
-// A replica that comes back counts when it has what was flushed in the slots that are kept. Until then writes, which go to
-// the other slots, are what it has.
+// A replica that comes back counts when it has what was flushed in the slots that are kept. Until
+// then writes, which go to the other slots, are what it has.
 func TestComesBackWhole(t *testing.T) {
 	sim.Test(t, sim.Config{Seed: 1}, func(t *testing.T, fabric *sim.Fabric) {
 		servers, addrs := pair(t, fabric)
@@ -445,8 +448,8 @@ func TestComesBackWhole(t *testing.T) {
 	})
 }
 
-// The replica that was alone fails when it is told that it is not any more: its disk may still say so, and it would be believed. So
-// the client does not go on with the one that came back.
+// The replica that was alone fails when it is told that it is not any more: its disk may still say
+// so, and it would be believed. So the client does not go on with the one that came back.
 func TestNeverTwoAlone(t *testing.T) {
 	sim.Test(t, sim.Config{Seed: 1}, func(t *testing.T, fabric *sim.Fabric) {
 		servers, addrs := pair(t, fabric)
@@ -476,8 +479,8 @@ func TestNeverTwoAlone(t *testing.T) {
 	})
 }
 
-// Of three replicas one fails after the other. The one that failed second knows that the first one is missing, and is not
-// enough without the third.
+// Of three replicas one fails after the other. The one that failed second knows that the first one
+// is missing, and is not enough without the third.
 func TestThreeReplicas(t *testing.T) {
 	sim.Test(t, sim.Config{Seed: 1}, func(t *testing.T, fabric *sim.Fabric) {
 		servers, addrs := pair(t, fabric)

@@ -12,10 +12,11 @@ import (
 	"time"
 )
 
-// The store over TCP is what it is compared with: the client is the same, and so is the disk, but the program of
-// the replica does what its adapter does over RoCE. A request is operation (1), nothing (3), length (4) and offset (8), and
-// the bytes of a write. An answer is 0, or 1 for an error, and the bytes of a read. They come in the order of the
-// requests. First of all the replica says the size of its disk (8).
+// The store over TCP is what it is compared with: the client is the same, and so is the disk, but
+// the program of the replica does what its adapter does over RoCE. A request is operation (1),
+// nothing (3), length (4) and offset (8), and the bytes of a write. An answer is 0, or 1 for an
+// error, and the bytes of a read. They come in the order of the requests. First of all the replica
+// says the size of its disk (8).
 const (
 	tcpWrite = iota + 1
 	tcpRead
@@ -23,7 +24,8 @@ const (
 	tcpHead = 16
 )
 
-// flushSilence is how long a replica may be silent while its disk writes. Over RoCE its adapter answers keep-alives meanwhile.
+// flushSilence is how long a replica may be silent while its disk writes. Over RoCE its adapter
+// answers keep-alives meanwhile.
 const flushSilence = 10 * silence
 
 // OpenTCP is Open over TCP, to replicas that serve it: see [Replica.ServeTCP].

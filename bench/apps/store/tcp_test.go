@@ -71,7 +71,8 @@ func openTCP(t *testing.T, addrs []string) *Volume {
 	return v
 }
 
-// What is written by many is read, also after one replica was away; an end in the middle loses nothing.
+// What is written by many is read, also after one replica was away; an end in the middle loses
+// nothing.
 func TestTCP(t *testing.T) {
 	servers, addrs := tcpPair(t)
 	v := openTCP(t, addrs)
@@ -188,7 +189,8 @@ func TestTCPBadRequests(t *testing.T) {
 	}
 }
 
-// A replica that says nothing is waited for until the caller has had enough, also in the middle of an operation.
+// A replica that says nothing is waited for until the caller has had enough, also in the middle of
+// an operation.
 func TestTCPSilence(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

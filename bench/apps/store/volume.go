@@ -14,7 +14,8 @@ import (
 var (
 	// ErrNoReplica is the error when no replica is left that has everything.
 	ErrNoReplica = errors.New("store: no replica is left that has everything")
-	// ErrStale is the error of Open when replicas are missing and none of those that are there is marked as the newest.
+	// ErrStale is the error of Open when replicas are missing and none of those that are there is
+	// marked as the newest.
 	ErrStale = errors.New("store: replicas are missing, and those that are there may be old")
 )
 
@@ -111,9 +112,9 @@ func (v *Volume) check(block int, b []byte) error {
 	return nil
 }
 
-// WriteBlock writes a block to all replicas. When it returns nil, all of those that are in sync have it in
-// memory; Flush makes it last. After an error it may be there or not. The context is looked at before
-// anything is sent.
+// WriteBlock writes a block to all replicas. When it returns nil, all of those that are in sync
+// have it in memory; Flush makes it last. After an error it may be there or not. The context is
+// looked at before anything is sent.
 func (v *Volume) WriteBlock(ctx context.Context, block int, b []byte) error {
 	if err := v.check(block, b); err != nil {
 		return err
@@ -157,7 +158,8 @@ type session struct {
 	c wire
 }
 
-// write writes a slot to replicas side by side, and waits. It returns those that failed, and how many in sync have it.
+// write writes a slot to replicas side by side, and waits. It returns those that failed, and how
+// many in sync have it.
 func (v *Volume) write(to []*remote, block, slot int, m miss) (failed []session, whole int) {
 	under := make([]pending, len(to))
 	for i, r := range to {
@@ -190,8 +192,8 @@ func (v *Volume) write(to []*remote, block, slot int, m miss) (failed []session,
 	return failed, whole
 }
 
-// degrade takes replicas out that have failed, and marks those that are left before anything is acknowledged
-// that the failed ones do not have.
+// degrade takes replicas out that have failed, and marks those that are left before anything is
+// acknowledged that the failed ones do not have.
 func (v *Volume) degrade(failed []session, whole int) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -216,8 +218,8 @@ func (v *Volume) degrade(failed []session, whole int) error {
 	return nil
 }
 
-// mark says in the superblocks of the replicas in sync which others are missing, and flushes that. One that
-// fails is dropped, and is missing, too. v.mu is held.
+// mark says in the superblocks of the replicas in sync which others are missing, and flushes that.
+// One that fails is dropped, and is missing, too. v.mu is held.
 func (v *Volume) mark(ctx context.Context) error {
 	for {
 		missing, left, failed := v.missing(), 0, false
@@ -251,8 +253,9 @@ func (v *Volume) missing() (bits uint64) {
 	return bits
 }
 
-// admit takes replicas in that have everything on their disks. Those that were in sync say so first: one that fails
-// before it has answered may still say that the others are old, so they do not go on without it. v.mu is held.
+// admit takes replicas in that have everything on their disks. Those that were in sync say so
+// first: one that fails before it has answered may still say that the others are old, so they do
+// not go on without it. v.mu is held.
 func (v *Volume) admit(ctx context.Context, back []*remote) error {
 	missing := v.missing()
 	for _, r := range back {
@@ -283,7 +286,8 @@ func (v *Volume) admit(ctx context.Context, back []*remote) error {
 	return nil
 }
 
-// Flush returns when all blocks whose WriteBlock had returned before are on the disks of all replicas in sync.
+// Flush returns when all blocks whose WriteBlock had returned before are on the disks of all
+// replicas in sync.
 func (v *Volume) Flush(ctx context.Context) error {
 	v.flushing.Lock()
 	defer v.flushing.Unlock()
@@ -357,7 +361,8 @@ func (v *Volume) ReadBlock(ctx context.Context, block int, b []byte) error {
 	}
 }
 
-// read reads a block into a slot, from a replica in turn. A slot with a wrong checksum is a failure of the replica, since nobody writes to it now.
+// read reads a block into a slot, from a replica in turn. A slot with a wrong checksum is a failure
+// of the replica, since nobody writes to it now.
 func (v *Volume) read(block, slot int) (failed session, err error) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()

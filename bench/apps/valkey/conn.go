@@ -261,7 +261,8 @@ func (c *Conn) reserve(n int) (roce.RemoteMemory, error) {
 	}
 }
 
-// put writes through one half of the registered memory, when what went through it before has arrived.
+// put writes through one half of the registered memory, when what went through it before has
+// arrived.
 func (c *Conn) put(to roce.RemoteMemory, b []byte) error {
 	ctx := context.Background()
 	if p := c.last[c.half]; p != nil {

@@ -9,8 +9,8 @@ import (
 	"strconv"
 )
 
-// Client sends commands over a connection, TCP's or [Conn], and takes the replies that GET and SET have. It is
-// for one goroutine, and for measuring: other clients know more.
+// Client sends commands over a connection, TCP's or [Conn], and takes the replies that GET and SET
+// have. It is for one goroutine, and for measuring: other clients know more.
 type Client struct {
 	conn net.Conn
 	r    *bufio.Reader

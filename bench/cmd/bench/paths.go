@@ -18,7 +18,8 @@ const (
 	pathsDir  = "docs/bench/paths"
 )
 
-// pathTimes are how long a round of paths runs before it counts, and how long it counts, unless -ms says so.
+// pathTimes are how long a round of paths runs before it counts, and how long it counts, unless -ms
+// says so.
 const (
 	pathWarm = time.Second
 	pathTime = 3 * time.Second

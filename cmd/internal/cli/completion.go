@@ -8,7 +8,8 @@ import (
 	"github.com/goroce/goroce/cmd/internal/tool"
 )
 
-// Bash is the completion of roce for bash. It asks roce for its tools and options, so that it is right for any version.
+// Bash is the completion of roce for bash. It asks roce for its tools and options, so that it is
+// right for any version.
 //
 //go:embed roce.bash
 var Bash string

@@ -8,12 +8,12 @@ import (
 	"runtime/pprof"
 )
 
-// profileEnv in the environment names a file for a CPU profile of the process: where somebody else starts the
-// tool, in another machine or namespace, that is the way in.
+// profileEnv in the environment names a file for a CPU profile of the process: where somebody else
+// starts the tool, in another machine or namespace, that is the way in.
 const profileEnv = "GOROCE_CPUPROFILE"
 
-// profiled runs a tool and returns its exit status. If file is not "" a CPU profile of it is there afterwards. That there can
-// be none is said, and no failure of the tool.
+// profiled runs a tool and returns its exit status. If file is not "" a CPU profile of it is there
+// afterwards. That there can be none is said, and no failure of the tool.
 func profiled(file string, stderr io.Writer, run func() int) int {
 	if file == "" {
 		return run()

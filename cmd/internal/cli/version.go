@@ -10,7 +10,8 @@ import (
 	"github.com/goroce/goroce/cmd/internal/tool"
 )
 
-// version is what a build stamps: -ldflags "-X github.com/goroce/goroce/cmd/internal/cli.version=v1.2.3". Empty in others.
+// version is what a build stamps: -ldflags "-X
+// github.com/goroce/goroce/cmd/internal/cli.version=v1.2.3". Empty in others.
 var version string
 
 // Version is what this program was built from, and with.
@@ -22,8 +23,8 @@ type Version struct {
 	System  string `json:"system"`
 }
 
-// current returns the version of this program: what the build stamped, or else what Go recorded: the module's version
-// with "go install ...@v1.2.3", the commit in a checkout.
+// current returns the version of this program: what the build stamped, or else what Go recorded:
+// the module's version with "go install ...@v1.2.3", the commit in a checkout.
 func current() Version {
 	info, _ := debug.ReadBuildInfo()
 	return from(version, info)

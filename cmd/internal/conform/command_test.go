@@ -58,8 +58,9 @@ func requireExit(t *testing.T, err error, status int) {
 	require.Equal(t, status, exit.Status)
 }
 
-// The whole command against another process: table, files, and the exit status. With -short, under the race detector and on 32 bits
-// a few rows of each group: all of them take minutes. make conform-self has all, and make interop against a kernel.
+// The whole command against another process: table, files, and the exit status. With -short, under
+// the race detector and on 32 bits a few rows of each group: all of them take minutes. make
+// conform-self has all, and make interop against a kernel.
 func TestSelf(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
@@ -146,7 +147,8 @@ func TestSelf(t *testing.T) {
 	}
 }
 
-// With an expectation that this module does not meet a row fails: exit status 1; its packets, what they say, and a report are there.
+// With an expectation that this module does not meet a row fails: exit status 1; its packets, what
+// they say, and a report are there.
 func TestFailure(t *testing.T) {
 	dir := t.TempDir()
 	page := filepath.Join(dir, "report.html")
@@ -175,7 +177,8 @@ func TestFailure(t *testing.T) {
 	require.Contains(t, string(text), "sequence", "the explanation names the NAK")
 }
 
-// Scripts of a user's own are played instead of all else. What is wrong with them is said with file and line before anything is run.
+// Scripts of a user's own are played instead of all else. What is wrong with them is said with file
+// and line before anything is run.
 func TestOwnDrills(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {
@@ -248,7 +251,8 @@ func TestList(t *testing.T) {
 	}
 }
 
-// Where there is no agent, and when the run is interrupted, the status is 2; the table so far is there.
+// Where there is no agent, and when the run is interrupted, the status is 2; the table so far is
+// there.
 func TestNoRun(t *testing.T) {
 	_, stderr, err := conformed(t.Context(), "--agent", "127.0.0.1:1")
 	requireExit(t, err, exitNoRun)

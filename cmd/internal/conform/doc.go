@@ -1,3 +1,3 @@
-// Package conform is "roce conform": it runs the project's checks against another RoCE v2 implementation, by the
-// packages of conformance, and prints the table.
+// Package conform is "roce conform": it runs the project's checks against another RoCE v2
+// implementation, by the packages of conformance, and prints the table.
 package conform

@@ -19,8 +19,8 @@ func (l *locked) Write(b []byte) (int, error) {
 	return l.w.Write(b)
 }
 
-// prefixed keeps what the other process says when it fails, and passes on the rest of it, but for the comings and
-// goings of its only client.
+// prefixed keeps what the other process says when it fails, and passes on the rest of it, but for
+// the comings and goings of its only client.
 type prefixed struct {
 	w    io.Writer
 	part []byte

@@ -23,8 +23,8 @@ var selfCommand = func(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	return exec.CommandContext(ctx, exe, append([]string{"conform", "agent"}, args...)...), nil
 }
 
-// selfAddrs are two loopback addresses, for this process and the other one. All of 127/8 is this machine's, so
-// that runs side by side need not meet.
+// selfAddrs are two loopback addresses, for this process and the other one. All of 127/8 is this
+// machine's, so that runs side by side need not meet.
 func selfAddrs(pid int) (here, there netip.Addr) {
 	a := [4]byte{127, byte(64 + pid>>14&0x3f), byte(pid >> 7), byte(pid<<1) | 1}
 	here = netip.AddrFrom4(a)
@@ -33,9 +33,9 @@ func selfAddrs(pid int) (here, there netip.Addr) {
 	return here, netip.AddrFrom4(a)
 }
 
-// loopback6 is the only IPv6 address of loopback. Both processes have it: devices of one user share an address, and their
-// queue pairs have different numbers. It is invalid where there is no IPv6, or another program has UDP port
-// 4791 of it to itself.
+// loopback6 is the only IPv6 address of loopback. Both processes have it: devices of one user share
+// an address, and their queue pairs have different numbers. It is invalid where there is no IPv6,
+// or another program has UDP port 4791 of it to itself.
 func loopback6() netip.Addr {
 	a := netip.IPv6Loopback()
 	l, err := udp.OpenAny([]netip.Addr{a}, udp.Options{})
@@ -49,8 +49,8 @@ func loopback6() netip.Addr {
 	return a
 }
 
-// startSelf starts an agent in another process, at another loopback address, and at that of IPv6 on a link that can share it. It
-// ends with this process, however that ends.
+// startSelf starts an agent in another process, at another loopback address, and at that of IPv6 on
+// a link that can share it. It ends with this process, however that ends.
 func startSelf(ctx context.Context, env *tool.Env, link string, answer time.Duration) (*selfAgent, func(), error) {
 	here, there := selfAddrs(os.Getpid())
 	local, remote := []netip.Addr{here}, there.String()
@@ -63,7 +63,8 @@ func startSelf(ctx context.Context, env *tool.Env, link string, answer time.Dura
 	if err != nil {
 		return nil, nil, err
 	}
-	// This side sends with segmentation offload, where a long WRITE leaves as short ones; the other one without.
+	// This side sends with segmentation offload, where a long WRITE leaves as short ones; the other
+	// one without.
 	cmd, err := selfCommand(ctx, "--addr", remote, "--listen", there.String()+":0", "--no-gso", "--until-eof")
 	if err != nil {
 		return nil, nil, err

@@ -26,7 +26,8 @@ func (f file) mode() int64 {
 	return 0o644
 }
 
-// tarball packs files and the folders above them below prefix ("" or "./" or "name/"), by name, as root's, all of one time.
+// tarball packs files and the folders above them below prefix ("" or "./" or "name/"), by name, as
+// root's, all of one time.
 func tarball(prefix string, files []file, when time.Time) ([]byte, error) {
 	type entry struct {
 		file
@@ -99,7 +100,8 @@ func zipped(data []byte) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// deb is a package for dpkg: an archive of ar with the format's version, control.tar.gz and data.tar.gz (deb(5)).
+// deb is a package for dpkg: an archive of ar with the format's version, control.tar.gz and
+// data.tar.gz (deb(5)).
 func deb(control string, files []file, when time.Time) ([]byte, error) {
 	var sums strings.Builder
 	for _, f := range files {
@@ -153,7 +155,8 @@ Description: RDMA over Converged Ethernet (RoCE v2) in user space
 	return b.String()
 }
 
-// debVersion is a version as dpkg orders it: what comes before a release (v1.2.3-0.2026..., v1.2.3-rc.1) is older than it.
+// debVersion is a version as dpkg orders it: what comes before a release (v1.2.3-0.2026...,
+// v1.2.3-rc.1) is older than it.
 func debVersion(v string) string {
 	return strings.ReplaceAll(strings.TrimPrefix(v, "v"), "-", "~")
 }

@@ -71,7 +71,8 @@ func (c *component) readLicense(dir string) error {
 	return nil
 }
 
-// licenseOf tells licences by sentences that only they have. One that is not known here stops the release: somebody has to read it.
+// licenseOf tells licences by sentences that only they have. One that is not known here stops the
+// release: somebody has to read it.
 func licenseOf(texts []string) (string, error) {
 	all := strings.Join(strings.Fields(strings.Join(texts, "\n")), " ")
 	var found []string
@@ -103,7 +104,8 @@ func notices(all []component) string {
 	return b.String()
 }
 
-// bill is the bill of materials as SPDX 2.3 in JSON: the release, what is in it, and the checksums of the programs and libraries.
+// bill is the bill of materials as SPDX 2.3 in JSON: the release, what is in it, and the checksums
+// of the programs and libraries.
 func bill(version string, all []component, files []file, when time.Time) ([]byte, error) {
 	type object = map[string]any
 	const release = "SPDXRef-goroce"

@@ -30,7 +30,8 @@ var libraryFiles = []string{"goroce_will", "libgoroce.so", "libgoroce_hook.so", 
 // sysrootRecipe changes with the packages below.
 const sysrootRecipe = 1
 
-// sysroot is a folder with the C library to build against, and the headers of rdma-core whose binary interface the libraries have.
+// sysroot is a folder with the C library to build against, and the headers of rdma-core whose
+// binary interface the libraries have.
 func (m machine) sysroot(ctx context.Context) (string, error) {
 	return lab.PrepareSysroot(ctx, "sysroot-"+m.arch, m.arch, sysrootRecipe, map[string][]string{
 		"bullseye": {"libc6", "libc6-dev"},
@@ -105,7 +106,8 @@ func (b *builder) programs(ctx context.Context, m machine) ([]file, error) {
 	}
 	logf("the libraries for %s", m.arch)
 	libs := filepath.Join(b.tmp, m.arch, "verbs")
-	// -B, or a compiler for its own kind of machine finds the start files and the C library of this system first.
+	// -B, or a compiler for its own kind of machine finds the start files and the C library of this
+	// system first.
 	cc := m.prefix + "gcc --sysroot=" + root + " -B" + filepath.Join(root, "usr", "lib", strings.TrimSuffix(m.prefix, "-"))
 	args := []string{"-C", filepath.Join(b.source, "cmd", "verbs"), "OUT=" + libs, "GO=" + goTool(), "CC=" + cc, "LIBC=" + m.libc,
 		"CFLAGS=-O2 -ffile-prefix-map=" + b.source + "=/goroce", "CORE_STAMP=-s -w -buildid="}
@@ -180,7 +182,8 @@ func (b *builder) shared(ctx context.Context, built []file) (*shared, error) {
 	return &s, err
 }
 
-// pack makes the files of the release for one machine: the static program by itself, the tarball and the package for dpkg.
+// pack makes the files of the release for one machine: the static program by itself, the tarball
+// and the package for dpkg.
 func (r *release) pack(m machine, programs []file, s *shared) ([]file, error) {
 	var own []string
 	glibc := ""

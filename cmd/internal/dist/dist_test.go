@@ -77,7 +77,8 @@ func TestDeb(t *testing.T) {
 	}
 }
 
-// imports is an ELF library that asks for others and for symbols of versions: what the check reads of one, and no more.
+// imports is an ELF library that asks for others and for symbols of versions: what the check reads
+// of one, and no more.
 func imports(t *testing.T, needed, symbol, version string) []byte {
 	t.Helper()
 	cc, err := exec.LookPath("gcc")

@@ -116,7 +116,8 @@ func identify(ctx context.Context, o *options) (*release, error) {
 	return r, nil
 }
 
-// notesOf makes sure that a release has a section in the changelog, so that no tag goes out without one.
+// notesOf makes sure that a release has a section in the changelog, so that no tag goes out without
+// one.
 func notesOf(version string) error {
 	if strings.ContainsAny(version, "-+") { // between two releases
 		return nil
@@ -149,8 +150,8 @@ func write(dir string, files []file) error {
 	return nil
 }
 
-// again builds from a copy of the checkout in another folder, with another umask and time zone and nothing of what Go keeps from earlier
-// builds, and compares.
+// again builds from a copy of the checkout in another folder, with another umask and time zone and
+// nothing of what Go keeps from earlier builds, and compares.
 func (r *release) again(ctx context.Context, first []file) error {
 	dir, err := os.MkdirTemp("", "goroce-dist-again-")
 	if err != nil {

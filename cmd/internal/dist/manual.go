@@ -12,7 +12,8 @@ import (
 	"github.com/goroce/goroce/cmd/internal/tool"
 )
 
-// manuals are the man pages, by name: roce(1), and one for each tool. They say what "-h" says, so that neither is behind.
+// manuals are the man pages, by name: roce(1), and one for each tool. They say what "-h" says, so
+// that neither is behind.
 func manuals(version string, when time.Time) (map[string]string, error) {
 	ctx := context.Background()
 	pages := map[string]string{}
@@ -35,7 +36,8 @@ func manuals(version string, when time.Time) (map[string]string, error) {
 	return pages, nil
 }
 
-// manual is a text of "-h" as a page: its headings are lines that end in a colon, its layout stays as it is.
+// manual is a text of "-h" as a page: its headings are lines that end in a colon, its layout stays
+// as it is.
 func manual(name, summary, text, version string, when time.Time) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, ".TH %s 1 %s \"goroce %s\"\n.SH NAME\n%s \\- %s\n", strings.ToUpper(name), when.UTC().Format("2006-01-02"), version, escape(name), escape(summary))

@@ -10,9 +10,10 @@ import (
 	"strings"
 )
 
-// checkModules takes the checkout for a release and uses it as others would: a proxy in a folder has the main module and
-// roce/prometheus, whatever go.mod of the latter asks for is the version of both; then "go install .../cmd/roce@version" in
-// an empty folder, and a program that imports roce/prometheus. What is replaced, generated or not committed breaks either.
+// checkModules takes the checkout for a release and uses it as others would: a proxy in a folder
+// has the main module and roce/prometheus, whatever go.mod of the latter asks for is the version of
+// both; then "go install .../cmd/roce@version" in an empty folder, and a program that imports
+// roce/prometheus. What is replaced, generated or not committed breaks either.
 func checkModules(ctx context.Context) error {
 	mod, err := os.ReadFile("roce/prometheus/go.mod")
 	if err != nil {
@@ -89,8 +90,8 @@ func checkModules(ctx context.Context) error {
 	return nil
 }
 
-// serve puts a module of the checkout into a folder that is a proxy for Go: what is below sub and below no other module's
-// folder in there.
+// serve puts a module of the checkout into a folder that is a proxy for Go: what is below sub and
+// below no other module's folder in there.
 func serve(proxy, sub, version string, files []string) error {
 	path := modulePath
 	prefix := ""

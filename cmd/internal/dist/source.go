@@ -47,7 +47,8 @@ func commitOf(ctx context.Context) (c commit, err error) {
 	return c, err
 }
 
-// version is the tag's, or what Go makes of a commit between two: v1.2.4-0.20260102150405-0123456789ab.
+// version is the tag's, or what Go makes of a commit between two:
+// v1.2.4-0.20260102150405-0123456789ab.
 func (c commit) version() string {
 	v := c.tag
 	if !c.tagged {

@@ -9,14 +9,17 @@ import (
 	"strings"
 )
 
-// oldestGlibc is the C library that the packages run on: that of Debian 11. Ubuntu 20.04 has it, too; RHEL 9 has 2.34.
+// oldestGlibc is the C library that the packages run on: that of Debian 11. Ubuntu 20.04 has it,
+// too; RHEL 9 has 2.34.
 const oldestGlibc = "2.31"
 
-// systemLibraries are those of other packages that ours may ask for: the C library's, on any machine that has one.
+// systemLibraries are those of other packages that ours may ask for: the C library's, on any
+// machine that has one.
 var systemLibraries = []string{"libc.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libresolv.so.2", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 
-// checkSymbols returns the newest version of the C library of which an ELF file needs a symbol ("" for a static one), and an error if that is
-// newer than limit, or if the file asks for a library that is neither the C library nor in own.
+// checkSymbols returns the newest version of the C library of which an ELF file needs a symbol (""
+// for a static one), and an error if that is newer than limit, or if the file asks for a library
+// that is neither the C library nor in own.
 func checkSymbols(name string, data []byte, limit string, own []string) (newest string, err error) {
 	f, err := elf.NewFile(bytes.NewReader(data))
 	if err != nil {
@@ -59,8 +62,8 @@ func checkSymbols(name string, data []byte, limit string, own []string) (newest 
 	return newest, nil
 }
 
-// compareVersions orders versions of numbers with dots: 2.4 is older than 2.31. What is no number (GLIBC_PRIVATE, which
-// nobody may use) is newer than all.
+// compareVersions orders versions of numbers with dots: 2.4 is older than 2.31. What is no number
+// (GLIBC_PRIVATE, which nobody may use) is newer than all.
 func compareVersions(a, b string) int {
 	x, y := numbers(a), numbers(b)
 	return slices.Compare(x, y)

@@ -16,7 +16,8 @@ import (
 )
 
 // guide: begin debug
-// openTraced opens a device that writes its packets to a file for Wireshark, and loses every hundredth that it sends.
+// openTraced opens a device that writes its packets to a file for Wireshark, and loses every
+// hundredth that it sends.
 func openTraced(addr netip.Addr, file io.Writer) (*verbs.Device, error) {
 	return verbs.Open(verbs.Config{
 		Addrs: []netip.Addr{addr},

@@ -51,7 +51,8 @@ func Example_memory() {
 }
 
 // guide: begin registered
-// upload writes a large piece of memory without copying it, in parts that are under way at the same time.
+// upload writes a large piece of memory without copying it, in parts that are under way at the
+// same time.
 func upload(ctx context.Context, c *roce.Conn, data []byte, to roce.RemoteMemory) error {
 	mr, err := c.Register(data, 0) // once for data that is sent often
 	if err != nil {

@@ -89,8 +89,8 @@ func Example_identity() {
 }
 
 // guide: begin again
-// read is done again over a new connection if the one before has broken: it changes nothing, so that it does not
-// matter whether the first one was carried out.
+// read is done again over a new connection if the one before has broken: it changes nothing, so
+// that it does not matter whether the first one was carried out.
 func read(ctx context.Context, addr string, b []byte, tries int) (err error) {
 	for range tries {
 		if err = readOnce(ctx, addr, b); err == nil || ctx.Err() != nil {

@@ -22,9 +22,9 @@ const (
 	arpWait  = 100 * time.Millisecond // for answers to each
 )
 
-// owners asks the network of an interface who has an IPv4 address, and returns the MAC addresses of those that answer, without this
-// machine. It asks as one does who has no address yet, so that nobody's table changes (RFC 5227). The error is
-// unix.EPERM without CAP_NET_RAW.
+// owners asks the network of an interface who has an IPv4 address, and returns the MAC addresses of
+// those that answer, without this machine. It asks as one does who has no address yet, so that
+// nobody's table changes (RFC 5227). The error is unix.EPERM without CAP_NET_RAW.
 func owners(ctx context.Context, f *Interface, a netip.Addr) (macs []string, err error) {
 	ifc, err := net.InterfaceByIndex(f.Index)
 	if err != nil {

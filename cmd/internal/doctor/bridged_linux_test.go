@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// bridged is two machines, and between them a third that copies frames from one interface to the other, and knows of no
-// offload.
+// bridged is two machines, and between them a third that copies frames from one interface to the
+// other, and knows of no offload.
 type bridged struct {
 	a, b   *linktest.Namespace
 	a4, b4 netip.Addr

@@ -8,7 +8,8 @@ import (
 	"slices"
 )
 
-// check is one thing to look at. Its findings say ok, too, so that the reader sees what was looked at.
+// check is one thing to look at. Its findings say ok, too, so that the reader sees what was looked
+// at.
 type check struct {
 	name string
 	run  func(v *view) []Finding

@@ -8,7 +8,8 @@ const (
 	lowBuffer  = 1 << 20  // below this bursts of one peer overflow it
 )
 
-// checkBuffers: a datagram that finds the receive buffer full is lost, and RoCE sends all since then again.
+// checkBuffers: a datagram that finds the receive buffer full is lost, and RoCE sends all since
+// then again.
 func checkBuffers(v *view) []Finding {
 	const why = "UDP has no back pressure: what finds the receive buffer full is lost, and go-back-N sends it and all behind it again. " +
 		"A device also asks for READs in smaller parts where it has less room."

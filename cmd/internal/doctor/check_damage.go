@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// checkDamage: a packet that was damaged on the way is dropped, and looks like loss; the counters tell.
+// checkDamage: a packet that was damaged on the way is dropped, and looks like loss; the counters
+// tell.
 func checkDamage(v *view) (out []Finding) {
 	for i := range v.ifaces {
 		f := &v.ifaces[i]

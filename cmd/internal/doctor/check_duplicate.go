@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// checkDuplicate asks the network who else has the IPv4 addresses of this machine. Of IPv6 addresses the kernel knows (see
-// unsettled).
+// checkDuplicate asks the network who else has the IPv4 addresses of this machine. Of IPv6
+// addresses the kernel knows (see unsettled).
 func checkDuplicate(v *view) (out []Finding) {
 	var fine []string
 	for i := range v.ifaces {

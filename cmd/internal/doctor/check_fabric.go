@@ -54,7 +54,8 @@ func checkOffloads(v *view) (out []Finding) {
 	return out
 }
 
-// localRuns: a virtual interface may take a run of packets whole to a link that older kernels cannot hand it to.
+// localRuns: a virtual interface may take a run of packets whole to a link that older kernels
+// cannot hand it to.
 func localRuns(v *view, f *Interface) []Finding {
 	dir, err := v.sysfs(f)
 	if err != nil {
@@ -133,7 +134,8 @@ func cardECN(v *view) (out []Finding) {
 	return out
 }
 
-// checkPFC: priority flow control makes a network lossless, where switches and cards agree on a priority.
+// checkPFC: priority flow control makes a network lossless, where switches and cards agree on a
+// priority.
 func checkPFC(v *view) (out []Finding) {
 	const why = "In a network with PFC the priority of RoCE is never dropped. Without it loss is repaired by sending again, which works, and costs (docs/loss.md)."
 	for i := range v.ifaces {

@@ -100,8 +100,9 @@ func (v *view) walks(f *firewall) (all []*walk) {
 	return all
 }
 
-// checkFirewall looks for rules that drop or change packets to UDP port 4791, in and out. It knows nft and iptables, and follows
-// their chains; a condition that it does not know counts as true of some packets.
+// checkFirewall looks for rules that drop or change packets to UDP port 4791, in and out. It knows
+// nft and iptables, and follows their chains; a condition that it does not know counts as true of
+// some packets.
 func checkFirewall(v *view) (out []Finding) {
 	fw := v.rules()
 	for _, w := range v.walks(&fw) {
@@ -138,7 +139,8 @@ func (v *view) untracked() bool {
 	return ways[0] && ways[1]
 }
 
-// checkConntrack: a table of connections costs every packet time, and drops packets when it is full.
+// checkConntrack: a table of connections costs every packet time, and drops packets when it is
+// full.
 func checkConntrack(v *view) []Finding {
 	const dir = "proc/sys/net/netfilter/"
 	n, err := v.number(dir + "nf_conntrack_count")

@@ -25,8 +25,8 @@ type udpSocket struct {
 	inode string // "0" for a socket of the kernel's own
 }
 
-// udpSockets returns the sockets that have a port. The columns are number, local address and port in hexadecimal, and so on;
-// the user is column 7, the inode column 9.
+// udpSockets returns the sockets that have a port. The columns are number, local address and port
+// in hexadecimal, and so on; the user is column 7, the inode column 9.
 func (v *view) udpSockets(port uint16) ([]udpSocket, error) {
 	var out []udpSocket
 	for _, name := range []string{"udp", "udp6"} {
@@ -84,7 +84,8 @@ func checkRxe(v *view) []Finding {
 	return []Finding{{Found: "the kernel's RoCE (rdma_rxe) is not in the way"}}
 }
 
-// checkPort: a device needs UDP port 4791 of its address, alone or shared with others of the same user.
+// checkPort: a device needs UDP port 4791 of its address, alone or shared with others of the same
+// user.
 func checkPort(v *view) (out []Finding) {
 	for _, a := range v.addrs() {
 		caps, err := v.open(a)
@@ -154,8 +155,8 @@ func (v *view) holder(inode string) (pid int, name string, ok bool) {
 	return 0, "", false
 }
 
-// descriptorsPerAddress is what a device takes of an address that it shares: a socket for each slot, and what
-// goes with it (package slots).
+// descriptorsPerAddress is what a device takes of an address that it shares: a socket for each
+// slot, and what goes with it (package slots).
 const descriptorsPerAddress = 210
 
 // checkDescriptors: an address that is shared takes about 200 descriptors.

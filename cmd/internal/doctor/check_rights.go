@@ -80,7 +80,8 @@ func checkCapabilities(v *view) (out []Finding) {
 	return out
 }
 
-// xdpFrameBytes is what the frames of an xdp link take for each queue of the interface: 2560 of 4 KiB.
+// xdpFrameBytes is what the frames of an xdp link take for each queue of the interface: 2560 of 4
+// KiB.
 const xdpFrameBytes = 10 << 20
 
 // checkMemlock: only the frames of the xdp link are locked memory.

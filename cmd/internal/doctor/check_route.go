@@ -81,7 +81,8 @@ func (v *view) routes() (all []route, err error) {
 	return all, nil
 }
 
-// narrowRoutes: a route may have an MTU below that of its interface, and packets that are longer do not leave.
+// narrowRoutes: a route may have an MTU below that of its interface, and packets that are longer do
+// not leave.
 func (v *view) narrowRoutes(f *Interface) (out []Finding) {
 	own, ok := ib.MTUForInterface(f.MTU)
 	all, err := v.routes()
@@ -126,7 +127,8 @@ func carries(n int) string {
 	return "which carries no path MTU"
 }
 
-// checkRPFilter: with a strict filter the kernel drops what does not come in by the interface that it would answer by.
+// checkRPFilter: with a strict filter the kernel drops what does not come in by the interface that
+// it would answer by.
 func checkRPFilter(v *view) (out []Finding) {
 	const dir = "proc/sys/net/ipv4/conf/"
 	const why = "The kernel drops packets that come in by another interface than the one by which it would answer. " +
@@ -194,7 +196,8 @@ func shared(a, b *Interface) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-// netstat reads a counter of /proc/net/netstat, whose lines are one of names and one of values; 0 if there is none.
+// netstat reads a counter of /proc/net/netstat, whose lines are one of names and one of values; 0
+// if there is none.
 func (v *view) netstat(name string) int64 {
 	return v.pairs("proc/thread-self/net/netstat", "TcpExt:", name)
 }

@@ -413,7 +413,8 @@ func TestEveryCheckHasASickMachine(t *testing.T) {
 	}
 }
 
-// veth makes a machine with this kernel and a virtual interface, of which ethtool says whether runs leave whole.
+// veth makes a machine with this kernel and a virtual interface, of which ethtool says whether runs
+// leave whole.
 func (h *host) veth(release, segmentation string) *host {
 	delete(h.files, "sys/class/net/eth0/device/numa_node")
 	h.set("proc/sys/kernel/osrelease", release)

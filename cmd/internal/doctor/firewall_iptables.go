@@ -70,8 +70,8 @@ func iptablesRules(lines [][]string) (rules []rule) {
 	return rules
 }
 
-// readIPTables takes the words of a rule behind its chain. It returns false if the rule is not about what
-// matters here.
+// readIPTables takes the words of a rule behind its chain. It returns false if the rule is not
+// about what matters here.
 func (r *rule) readIPTables(w []string) bool {
 	for i := 0; i < len(w); i++ {
 		not := w[i] == "!"

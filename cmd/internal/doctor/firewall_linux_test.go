@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// realRules are rules as people write them, what the kernel does to a packet that comes to UDP port 4791 unasked, and what
-// the doctor says.
+// realRules are rules as people write them, what the kernel does to a packet that comes to UDP port
+// 4791 unasked, and what the doctor says.
 var realRules = []struct {
 	name, tool, script string
 	passes             bool
@@ -83,7 +83,8 @@ func TestFirewallTools(t *testing.T) {
 			if c.level <= Unknown {
 				return
 			}
-			// The printed commands mend it, wherever the rule is, and in both directions and families.
+			// The printed commands mend it, wherever the rule is, and in both directions and
+			// families.
 			mend(t, n.B, all)
 			want(t, in(t, n.B, target{iface: linktest.Device}, "firewall"), OK, "no rule here")
 			require.True(t, arrives(t, n, true), "after the printed command")
@@ -123,8 +124,8 @@ func load(t *testing.T, ns *linktest.Namespace, path, tool, script string) {
 	}
 }
 
-// arrives sends a datagram to UDP port 4791 of B and reports whether it comes. One that should come is waited for; that
-// one does not come is believed soon.
+// arrives sends a datagram to UDP port 4791 of B and reports whether it comes. One that should come
+// is waited for; that one does not come is believed soon.
 func arrives(t *testing.T, n *linktest.Net, should bool) bool {
 	t.Helper()
 	var to, from *net.UDPConn

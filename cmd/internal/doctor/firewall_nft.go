@@ -81,8 +81,8 @@ func (s nftSets) resolve(table string, v any) any {
 	return v
 }
 
-// read takes the conditions and what the rule does, which may be more than one thing. It returns nothing if the rule does not
-// concern the flow.
+// read takes the conditions and what the rule does, which may be more than one thing. It returns
+// nothing if the rule does not concern the flow.
 func (r rule) read(expr []map[string]json.RawMessage, f flow, in func(any) any) (out []rule) {
 	does := func(v verdict) {
 		r.verdict = v
@@ -130,7 +130,8 @@ func (r rule) read(expr []map[string]json.RawMessage, f flow, in func(any) any) 
 	return out
 }
 
-// nftChange says which field of a packet a statement writes, and with what; nothing if it writes none.
+// nftChange says which field of a packet a statement writes, and with what; nothing if it writes
+// none.
 func nftChange(raw json.RawMessage) (field, value string) {
 	var m struct {
 		Key struct {

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// flow is the packets that matter here: UDP to port 4791, of a flow that nothing was sent to before, in or out, of one family.
+// flow is the packets that matter here: UDP to port 4791, of a flow that nothing was sent to
+// before, in or out, of one family.
 type flow struct{ out, v6 bool }
 
 // aspect is what a condition of a rule says of a flow.
@@ -73,8 +74,8 @@ type chain struct {
 
 func (c *chain) key() string { return c.family + " " + c.table + " " + c.name }
 
-// out reports whether packets that leave this machine pass the hook of a base chain, and ok whether any of the
-// machine's own do.
+// out reports whether packets that leave this machine pass the hook of a base chain, and ok whether
+// any of the machine's own do.
 func (c *chain) direction() (out, ok bool) {
 	switch strings.ToLower(c.hook) {
 	case "input", "prerouting", "ingress":
@@ -148,7 +149,8 @@ type walk struct {
 	steps    int
 }
 
-// maxSteps bounds a walk: rules may jump in circles where a tool prints something else than the kernel has.
+// maxSteps bounds a walk: rules may jump in circles where a tool prints something else than the
+// kernel has.
 const maxSteps = 1 << 16
 
 func (w *walk) run() {
@@ -161,8 +163,8 @@ func (w *walk) run() {
 	}
 }
 
-// chain walks through a chain with all of the flow, or with some of it: that for which via is limited. It reports whether a rule
-// has decided on all that came.
+// chain walks through a chain with all of the flow, or with some of it: that for which via is
+// limited. It reports whether a rule has decided on all that came.
 func (w *walk) chain(c *chain, via rule) (decided bool) {
 	for _, r := range c.rules(w.flow) {
 		if w.steps++; w.steps > maxSteps {

@@ -29,8 +29,8 @@ type bed struct {
 	serving  bool // a doctor serves at B
 }
 
-// mendCase breaks a network in namespaces of its own. The doctor at A finds that, the commands that it prints are run, and the
-// doctor finds it mended.
+// mendCase breaks a network in namespaces of its own. The doctor at A finds that, the commands that
+// it prints are run, and the doctor finds it mended.
 type mendCase struct {
 	name   string
 	check  string // of the finding; one of pathChecks is looked for on the path from A to B
@@ -120,8 +120,8 @@ var mendCases = []mendCase{
 		level: Note, found: "DSCP 26 arrives as 0"},
 }
 
-// Every advice of the network: a network is broken, the doctor says so, the command that it prints is run, and the doctor says that
-// it is mended.
+// Every advice of the network: a network is broken, the doctor says so, the command that it prints
+// is run, and the doctor says that it is mended.
 func TestMended(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: a pair of network namespaces and a probe for each of 30 cases")
@@ -233,7 +233,8 @@ func (b *bed) await(f func() bool) {
 	}
 }
 
-// follow does what findings at a machine say, as their reader would: it runs the commands, and those that other doctors print.
+// follow does what findings at a machine say, as their reader would: it runs the commands, and
+// those that other doctors print.
 func (b *bed) follow(at *linktest.Namespace, all []Finding) {
 	b.t.Helper()
 	for _, f := range all {
@@ -256,7 +257,8 @@ func (b *bed) follow(at *linktest.Namespace, all []Finding) {
 	}
 }
 
-// mend runs the commands of findings in a namespace, but for those that look at things, and those of the machine as a whole.
+// mend runs the commands of findings in a namespace, but for those that look at things, and those
+// of the machine as a whole.
 func mend(t *testing.T, ns *linktest.Namespace, all []Finding) {
 	t.Helper()
 	for _, f := range all {
@@ -294,7 +296,8 @@ func twoPeers(b *bed) {
 	})
 }
 
-// twoRails gives both machines a second interface: what B sends to A's second address comes in there, and A would answer by the first.
+// twoRails gives both machines a second interface: what B sends to A's second address comes in
+// there, and A would answer by the first.
 func twoRails(b *bed) {
 	b.A.Run("ip", "link", "add", "veth1", "index", "41", "type", "veth", "peer", "name", "veth1", "index", "42", "netns", b.B.Path())
 	b.A.SetSysctl("ipv4/conf/veth0/rp_filter", 0)
@@ -383,8 +386,9 @@ func TestTakePort(t *testing.T) {
 	_, _ = os.Stdin.Read(make([]byte, 1)) // until the end of the test, or a signal
 }
 
-// A bridge in user space that does not know of the checksums which the kernel leaves to the card: every packet has a wrong one. The
-// same bridge with them, damaging one frame in twenty: that is no loss, and not the same advice.
+// A bridge in user space that does not know of the checksums which the kernel leaves to the card:
+// every packet has a wrong one. The same bridge with them, damaging one frame in twenty: that is no
+// loss, and not the same advice.
 func TestDamagedOnTheWay(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: network namespaces, and a probe")

@@ -55,7 +55,8 @@ func otherFamily(err error, d tool.DeviceOptions, ipv6 bool) error {
 	return fmt.Errorf("%w; with --ipv6 it is %v", err, other.Addrs[0])
 }
 
-// clientOptions are those that reach a server: a literal address says its family, a port does not go without saying.
+// clientOptions are those that reach a server: a literal address says its family, a port does not
+// go without saying.
 func clientOptions(at netip.AddrPort) string {
 	if at.Port() != ib.UDPPort {
 		return fmt.Sprintf("--port %d %v", at.Port(), at.Addr())
@@ -63,7 +64,8 @@ func clientOptions(at netip.AddrPort) string {
 	return at.Addr().String()
 }
 
-// patience is how long the probes of the command wait; 0: as long as they do by themselves. Tests have more.
+// patience is how long the probes of the command wait; 0: as long as they do by themselves. Tests
+// have more.
 var patience time.Duration
 
 // path tries the path to a host, and returns what it found.
@@ -138,8 +140,8 @@ func onLink(f *Interface, a netip.Addr) bool {
 	return false
 }
 
-// routeMTU is what the kernel lets a datagram have on the way to an address, headers included; 0 if it does not say. Connecting sends
-// nothing.
+// routeMTU is what the kernel lets a datagram have on the way to an address, headers included; 0 if
+// it does not say. Connecting sends nothing.
 func routeMTU(local, remote netip.Addr) int {
 	conn, err := net.DialUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(local, 0)), net.UDPAddrFromAddrPort(netip.AddrPortFrom(remote, ib.UDPPort)))
 	if err != nil {
@@ -165,7 +167,8 @@ func routeMTU(local, remote netip.Addr) int {
 	return n
 }
 
-// widerRoute is what takes the MTU from the route to an address: of the route itself, or what a router is said to have said.
+// widerRoute is what takes the MTU from the route to an address: of the route itself, or what a
+// router is said to have said.
 func (v *view) widerRoute(remote netip.Addr) []string {
 	learned := []string{"ip route flush cache   # a router said so, and may have been wrong; " + remote.String()}
 	if remote.Is6() {

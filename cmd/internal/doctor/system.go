@@ -22,9 +22,11 @@ type System struct {
 	Limit func(resource int) (uint64, error)
 	// Open opens a udp link on an address for a moment, and says what it can do.
 	Open func(netip.Addr) (link.Capabilities, error)
-	// Run runs a command that only reads, and returns what it prints. fs.ErrNotExist means that there is none.
+	// Run runs a command that only reads, and returns what it prints. fs.ErrNotExist means that
+	// there is none.
 	Run func(ctx context.Context, name string, args ...string) ([]byte, error)
-	// Owners asks the network of an interface who has an address, and returns MAC addresses, without this machine's.
+	// Owners asks the network of an interface who has an address, and returns MAC addresses,
+	// without this machine's.
 	Owners func(ctx context.Context, on *Interface, a netip.Addr) ([]string, error)
 	// CPUs returns those that this process may run on.
 	CPUs func() ([]int, error)

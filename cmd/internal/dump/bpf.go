@@ -17,8 +17,9 @@ const (
 	icmp6Errors                     = 2 // unreachable, too big: 1 and 2
 )
 
-// rocePackets is a filter for the kernel that lets in what the decoder may find RoCE in: UDP to its port, with RDMA-CM in it, the errors of
-// ICMP, which quote packets, and tunnels that are taken apart. Frames with a VLAN tag that is still in them come in whole.
+// rocePackets is a filter for the kernel that lets in what the decoder may find RoCE in: UDP to its
+// port, with RDMA-CM in it, the errors of ICMP, which quote packets, and tunnels that are taken
+// apart. Frames with a VLAN tag that is still in them come in whole.
 func rocePackets(link pcap.LinkType) []bpf.Instruction {
 	ip := uint32(14)
 	if link == pcap.LinkRaw {

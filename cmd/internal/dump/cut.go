@@ -7,8 +7,9 @@ import (
 	"github.com/goroce/goroce/roce/pcap"
 )
 
-// saveCut writes the first bytes of a packet of a frame to the file of -w. Of a frame that holds several, which a host segments
-// later or has merged, each becomes a frame of its own, as on the wire: cut as it is, all but the first would be gone.
+// saveCut writes the first bytes of a packet of a frame to the file of -w. Of a frame that holds
+// several, which a host segments later or has merged, each becomes a frame of its own, as on the
+// wire: cut as it is, all but the first would be gone.
 func (d *dumper) saveCut(f *pcap.Frame, first, p *pcap.Packet, several bool) error {
 	cut := *f
 	// Data of packets are parts of the frame's.
@@ -22,8 +23,8 @@ func (d *dumper) saveCut(f *pcap.Frame, first, p *pcap.Packet, several bool) err
 	return d.save(&cut)
 }
 
-// asPart makes the headers before a packet those that it would have alone: lengths, and of IPv4 the identification and the
-// checksum. A UDP checksum of IPv4 becomes none.
+// asPart makes the headers before a packet those that it would have alone: lengths, and of IPv4 the
+// identification and the checksum. A UDP checksum of IPv4 becomes none.
 func asPart(h []byte, p *pcap.Packet) {
 	be := binary.BigEndian
 	udp := h[len(h)-ib.UDPHeaderBytes:]

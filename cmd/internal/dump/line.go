@@ -15,7 +15,8 @@ import (
 // line is a packet on one line: when, from whom to whom, what.
 func line(p *pcap.Packet) string { return string(appendLine(nil, p)) }
 
-// appendLine appends the line of a packet. It formats nothing by reflection: dump has to keep up with a link.
+// appendLine appends the line of a packet. It formats nothing by reflection: dump has to keep up
+// with a link.
 func appendLine(b []byte, p *pcap.Packet) []byte {
 	b = appendTime(b, p.AtNs)
 	b = append(p.Flow.Src.AppendTo(append(b, ' ')), " > "...)
@@ -185,8 +186,8 @@ type header struct {
 	fields []field
 }
 
-// headers are all headers of a packet, field by field; with every, also what is 0 in all proper packets, and the value of the
-// ICRC: bits and bytes as they are on the wire.
+// headers are all headers of a packet, field by field; with every, also what is 0 in all proper
+// packets, and the value of the ICRC: bits and bytes as they are on the wire.
 func headers(p *pcap.Packet, every bool) (all []header) {
 	add := func(name string, kv ...any) {
 		h := header{name: name}
@@ -260,8 +261,8 @@ func headers(p *pcap.Packet, every bool) (all []header) {
 	return all
 }
 
-// computedICRC is what the ICRC of a packet should be, for the IPv4 identification that its frame has: its bytes, as they are on
-// the wire.
+// computedICRC is what the ICRC of a packet should be, for the IPv4 identification that its frame
+// has: its bytes, as they are on the wire.
 func computedICRC(p *pcap.Packet) uint32 {
 	c := ib.NewICRC(p.Flow)
 	if p.NoDF && p.Flow.Src.Is4() {

@@ -12,8 +12,8 @@ import (
 	"github.com/goroce/goroce/roce/pcap"
 )
 
-// live reads frames from an interface: an AF_PACKET socket with a ring, which needs CAP_NET_RAW. A filter in the kernel lets no
-// frame in that cannot hold RoCE, or say something about it.
+// live reads frames from an interface: an AF_PACKET socket with a ring, which needs CAP_NET_RAW. A
+// filter in the kernel lets no frame in that cannot hold RoCE, or say something about it.
 type live struct {
 	ring
 	frames int
@@ -100,7 +100,8 @@ func listen(name string, mib int) (*live, error) {
 		return fail("setsockopt SO_ATTACH_FILTER", err)
 	}
 	if l.lo {
-		// What is sent comes once more, as received. Kernels before 5.0 do not have the option: see next.
+		// What is sent comes once more, as received. Kernels before 5.0 do not have the option: see
+		// next.
 		_ = unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1)
 	}
 	if err := l.open(blockBytes, mib, blockMs); err != nil {

@@ -31,7 +31,8 @@ func lets(t *testing.T, link pcap.LinkType, frame []byte) bool {
 	return n > 0
 }
 
-// The filter lets in all frames in which the decoder finds something, with Ethernet before them and without.
+// The filter lets in all frames in which the decoder finds something, with Ethernet before them and
+// without.
 func TestFilterOfTheKernel(t *testing.T) {
 	files, err := filepath.Glob(captures + "*.pcap")
 	require.NoError(t, err)
@@ -115,8 +116,8 @@ func TestFilterCases(t *testing.T) {
 	}
 }
 
-// More frames than a block of the ring holds come from an interface, in order and all of them, with their VLAN tags; of other traffic
-// there is nothing.
+// More frames than a block of the ring holds come from an interface, in order and all of them, with
+// their VLAN tags; of other traffic there is nothing.
 func TestRing(t *testing.T) {
 	n := linktest.NewNet(t, 1500)
 	var l *live
@@ -242,7 +243,8 @@ func TestXDPMode(t *testing.T) {
 	require.False(t, xdpAttached("lo"))
 }
 
-// With -s a frame that holds several packets becomes several frames, each with its headers, as on the wire.
+// With -s a frame that holds several packets becomes several frames, each with its headers, as on
+// the wire.
 func TestSnaplen(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		flow := ib.Flow{Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.0.2"), SrcPort: 50000, DstPort: ib.UDPPort}

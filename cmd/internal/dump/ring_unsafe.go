@@ -8,8 +8,8 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 )
 
-// ring is memory in which the kernel puts frames, in blocks of many (TPACKET_V3). The kernel writes a block, and gives it to the
-// reader by its status; the reader gives it back by the same.
+// ring is memory in which the kernel puts frames, in blocks of many (TPACKET_V3). The kernel writes
+// a block, and gives it to the reader by its status; the reader gives it back by the same.
 type ring struct {
 	fd     int
 	mem    []byte
@@ -54,7 +54,8 @@ func (r *ring) status() *uint32 {
 	return (*uint32)(unsafe.Pointer(&r.mem[r.block*r.bytes+blockStatus]))
 }
 
-// frame returns the next frame, or nil if the kernel has none ready. The one before is then given back.
+// frame returns the next frame, or nil if the kernel has none ready. The one before is then given
+// back.
 func (r *ring) frame() ringFrame {
 	for {
 		b := r.mem[r.block*r.bytes : (r.block+1)*r.bytes]

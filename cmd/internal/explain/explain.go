@@ -161,7 +161,8 @@ func run(_ context.Context, env *tool.Env, args []string) error {
 	return nil
 }
 
-// Write writes the text of an explanation of a capture that was taken at a host with the local addresses.
+// Write writes the text of an explanation of a capture that was taken at a host with the local
+// addresses.
 func Write(w io.Writer, name string, capture io.Reader, local []netip.Addr) error {
 	e := &explanation{Name: name}
 	if err := e.read(capture, analyse.Options{Local: local}, nil); err != nil {
@@ -188,8 +189,8 @@ func (e *explanation) firstFinding() int {
 	return 0
 }
 
-// redraw reads the file again if the first finding is not drawn: which packets matter is known only now. A pipe cannot be
-// read again; its page says how to get them.
+// redraw reads the file again if the first finding is not drawn: which packets matter is known only
+// now. A pipe cannot be read again; its page says how to get them.
 func (e *explanation) redraw(in io.Reader, opt analyse.Options, drawn *window) (*window, error) {
 	frame := e.firstFinding()
 	f, ok := in.(io.Seeker)
@@ -203,7 +204,8 @@ func (e *explanation) redraw(in io.Reader, opt analyse.Options, drawn *window) (
 	return drawn, e.read(in, opt, drawn)
 }
 
-// read analyses a file. What the page draws goes to drawn, unless that is nil. An error means that there is nothing to explain.
+// read analyses a file. What the page draws goes to drawn, unless that is nil. An error means that
+// there is nothing to explain.
 func (e *explanation) read(in io.Reader, opt analyse.Options, drawn *window) error {
 	f, err := pcap.NewReader(in)
 	if err != nil {

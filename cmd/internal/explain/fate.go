@@ -37,8 +37,9 @@ func lossOf(k analyse.Kind) (role analyse.Role, ok bool) {
 	return 0, false
 }
 
-// tell marks the rows of packets that were lost, by the findings of a capture from one end, and adds rows for those that are
-// not in the capture since they were lost before they came there. rows are in the order of their frames.
+// tell marks the rows of packets that were lost, by the findings of a capture from one end, and
+// adds rows for those that are not in the capture since they were lost before they came there. rows
+// are in the order of their frames.
 func tell(rows []row, findings []*analyse.Finding) []row {
 	at := func(frame int) int { // index of a frame's row, or -1
 		i, ok := slices.BinarySearchFunc(rows, frame, func(r row, f int) int { return r.frame - f })
@@ -77,7 +78,8 @@ func tell(rows []row, findings []*analyse.Finding) []row {
 		if role == analyse.RoleCM || f.Kind == analyse.SlowReceiver || f.Kind == analyse.PMTUBlackhole {
 			continue
 		}
-		// It is not in the capture. The first frame shows that, or is the request whose answer was lost before it was repeated.
+		// It is not in the capture. The first frame shows that, or is the request whose answer was
+		// lost before it was repeated.
 		anchor := lead
 		if role == analyse.RoleAnswer && rows[lead].role == analyse.RoleRequest {
 			for _, n := range f.Frames[1:] {

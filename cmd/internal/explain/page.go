@@ -29,7 +29,8 @@ var (
 	chartsJS string
 )
 
-// What a page holds at most beside its packets: a browser that lays out more of them is slow, and nobody reads them.
+// What a page holds at most beside its packets: a browser that lays out more of them is slow, and
+// nobody reads them.
 const (
 	pageFindings    = 2000
 	pageConnections = 2000
@@ -65,7 +66,8 @@ type pageFinding struct {
 	Both   string `json:"both,omitempty"` // what the other file says about it
 }
 
-// weigh says how much a finding matters: 0 if the application saw an error, 2 if nothing was lost by it.
+// weigh says how much a finding matters: 0 if the application saw an error, 2 if nothing was lost
+// by it.
 func weigh(f *analyse.Finding) int {
 	switch f.Kind {
 	case analyse.CEMarked, analyse.RateCut, analyse.DuplicateRequest, analyse.DuplicateAck, analyse.CMSlow:
@@ -132,8 +134,8 @@ func (d *pageData) bound() {
 	}
 }
 
-// write writes the page. The rows are written one by one: all of them as one text would be several times what
-// they are in memory.
+// write writes the page. The rows are written one by one: all of them as one text would be several
+// times what they are in memory.
 func (d *pageData) write(w io.Writer) error {
 	d.bound()
 	d.Opcodes, d.Syndromes = map[int]string{}, map[int]string{}

@@ -22,7 +22,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The page needs nothing from elsewhere, no text of the capture becomes a tag, and it does not say where the file was.
+// The page needs nothing from elsewhere, no text of the capture becomes a tag, and it does not say
+// where the file was.
 func TestPageStandsAlone(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "<b>&.pcap")

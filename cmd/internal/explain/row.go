@@ -29,7 +29,8 @@ type row struct {
 	cause                                 analyse.Cause
 	flags                                 uint16
 	fate                                  fate
-	// Of a capture that is held against another one: what is the same there, 0 without it, and where it is there.
+	// Of a capture that is held against another one: what is the same there, 0 without it, and
+	// where it is there.
 	same, head uint64
 	dir        pcap.Direction
 	frame2     int
@@ -86,8 +87,9 @@ func rowOf(p *pcap.Packet, n analyse.Note) row {
 		end: uint8(n.End), role: n.Role, cause: n.Cause, flags: uint16(flags), dir: p.Dir}
 }
 
-// settle gives the row the connection that the report has for it, and the end that sent it. Which of the ends that is the
-// analyser may not know yet when it sees the packet: a CNP before the first answer is from an end of whose packets none was an answer.
+// settle gives the row the connection that the report has for it, and the end that sent it. Which
+// of the ends that is the analyser may not know yet when it sees the packet: a CNP before the first
+// answer is from an end of whose packets none was an answer.
 func (r *row) settle(rep *analyse.Report) {
 	r.connection = rep.Connection(r.connection)
 	if r.connection == 0 {
@@ -109,7 +111,8 @@ func (r *row) settle(rep *analyse.Report) {
 	}
 }
 
-// append writes the row as the page's script reads it: an array, since there are many. Zeros at its end are left out.
+// append writes the row as the page's script reads it: an array, since there are many. Zeros at its
+// end are left out.
 //
 //	0 frame, 0 if it is in none, 1 time (ns), 2 connection, 3 end that sent it, 4 role, 5 opcode, 6 PSN, 7 payload (bytes), 8 flags,
 //	9 cause of being sent again, 10 operation, 11 syndrome or -1, 12 MSN, 13 destination QP, 14 what else there is to say, 15 fate, 16 frame of the

@@ -12,7 +12,8 @@ import (
 	"github.com/goroce/goroce/roce/analyse/strict"
 )
 
-// checkStrictly holds a file against the rules of the specification, for --strict. It returns an error if one is broken.
+// checkStrictly holds a file against the rules of the specification, for --strict. It returns an
+// error if one is broken.
 func (o *options) checkStrictly(env *tool.Env, name string) error {
 	in := io.Reader(os.Stdin)
 	if name != "-" {

@@ -5,14 +5,16 @@ import (
 	"slices"
 )
 
-// drawnPackets is how many packets a page draws unless it is told otherwise. They take some 10 MB of memory here, 7 MB of page, and
-// a browser shows them without a delay.
+// drawnPackets is how many packets a page draws unless it is told otherwise. They take some 10 MB
+// of memory here, 7 MB of page, and a browser shows them without a delay.
 const drawnPackets = 100_000
 
-// mostDrawn is how many it draws at most: browsers place nothing below some 17 million pixels, and the page has 35 MB then.
+// mostDrawn is how many it draws at most: browsers place nothing below some 17 million pixels, and
+// the page has 35 MB then.
 const mostDrawn = 500_000
 
-// window keeps the rows of a part of a capture, however long that is: the first ones, unless told otherwise.
+// window keeps the rows of a part of a capture, however long that is: the first ones, unless told
+// otherwise.
 type window struct {
 	most   int  // how many rows it keeps
 	last   bool // keep the last ones
@@ -20,7 +22,8 @@ type window struct {
 	keyed  bool // rows are compared with those of another capture
 	// from and to are the first and the last frame to keep, unless 0.
 	from, to int
-	// known are packets to look for; firstKnown and lastKnown are the frames of the first and the last of them.
+	// known are packets to look for; firstKnown and lastKnown are the frames of the first and the
+	// last of them.
 	known                 map[uint64]bool
 	firstKnown, lastKnown int
 

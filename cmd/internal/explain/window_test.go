@@ -51,7 +51,8 @@ func TestWindow(t *testing.T) {
 	require.False(t, (&window{most: 4}).has(0))
 }
 
-// endless is a capture of n packets, made as it is read. At its end it says how much memory is in use.
+// endless is a capture of n packets, made as it is read. At its end it says how much memory is in
+// use.
 type endless struct {
 	head, packets []byte
 	at, rounds    int

@@ -58,8 +58,8 @@ func Parse(opts []Option, args []string) (operands []string, err error) {
 	return parse(opts, args, false)
 }
 
-// ParseLeading is Parse for a command that runs another one: from the first operand on, everything is an
-// operand.
+// ParseLeading is Parse for a command that runs another one: from the first operand on, everything
+// is an operand.
 func ParseLeading(opts []Option, args []string) (operands []string, err error) {
 	return parse(opts, args, true)
 }

@@ -73,7 +73,8 @@ type Options struct {
 	Check    bool // compare the received bytes
 	GIDIndex int
 	JSON     bool
-	// QPTimeout is the code of the ACK timeout of RC, 4.096 us x 2^code. The originals know no other than the default.
+	// QPTimeout is the code of the ACK timeout of RC, 4.096 us x 2^code. The originals know no
+	// other than the default.
 	QPTimeout int
 }
 

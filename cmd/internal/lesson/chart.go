@@ -15,8 +15,9 @@ type series struct {
 	values     []float64
 }
 
-// curves are the queue of the switch on the way to B, A's rate where congestion control limits it, and A's packets that were lost, in
-// n parts of the time: the largest value of the queue, the last one of the rate, and how many were lost of those sent then.
+// curves are the queue of the switch on the way to B, A's rate where congestion control limits it,
+// and A's packets that were lost, in n parts of the time: the largest value of the queue, the last
+// one of the rate, and how many were lost of those sent then.
 func (r *run) curves(n int) ([]series, error) {
 	end := max(r.s.Net.Now(), 1)
 	queue := series{name: "queue to B", unit: "KiB", top: queueKiB, values: make([]float64, n)}

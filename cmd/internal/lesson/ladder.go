@@ -15,7 +15,8 @@ import (
 // maxLadder bounds the packets that are shown.
 const maxLadder = 60
 
-// rung is a packet of the ladder, and what the queues of the two hosts hold when the host where the capture was taken has handled it.
+// rung is a packet of the ladder, and what the queues of the two hosts hold when the host where the
+// capture was taken has handled it.
 type rung struct {
 	frame  int
 	atNs   int64
@@ -75,8 +76,8 @@ func (r *run) ladder() (rungs []rung, report *analyse.Report, err error) {
 	return rungs, report, err
 }
 
-// shown are the rungs that are shown: all, or those at both ends and, between, the first of each kind that is no usual request or
-// ACK. left[i] is how many were left out before some[i].
+// shown are the rungs that are shown: all, or those at both ends and, between, the first of each
+// kind that is no usual request or ACK. left[i] is how many were left out before some[i].
 func shown(rungs []rung, hidden bool) (some []rung, left []int) {
 	const ofKind = 4
 	gap := 0

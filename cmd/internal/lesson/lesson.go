@@ -17,8 +17,8 @@ type param struct {
 	def      int
 	min, max int
 	help     string
-	// refuse says why a value changes nothing in a run with these numbers; "" if it does. given is whether the reader has
-	// chosen the value.
+	// refuse says why a value changes nothing in a run with these numbers; "" if it does. given is
+	// whether the reader has chosen the value.
 	refuse func(v values, given bool) string
 }
 

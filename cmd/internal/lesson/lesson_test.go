@@ -96,8 +96,8 @@ func seen(t *testing.T, l *lesson, args ...string) (string, error) {
 	return got, err
 }
 
-// A number changes what is seen, or is refused with the reason: no value does nothing in silence. What the lesson proposes
-// is not refused.
+// A number changes what is seen, or is refused with the reason: no value does nothing in silence.
+// What the lesson proposes is not refused.
 func TestNumbersCount(t *testing.T) {
 	seeds.Long(t)
 	for _, l := range lessons() {
@@ -147,7 +147,8 @@ func TestNothingToLose(t *testing.T) {
 	require.ErrorContains(t, err, "nothing was lost: host A sent no such packet")
 }
 
-// Selective repeat repeats what was lost, and going back much more: the same losses, and a transfer that takes longer.
+// Selective repeat repeats what was lost, and going back much more: the same losses, and a transfer
+// that takes longer.
 func TestWhatIsLeft(t *testing.T) {
 	l := find("rate")
 	var took, again [2]int
@@ -187,7 +188,8 @@ func TestCongestionControl(t *testing.T) {
 	require.NotEqual(t, without.s.Capture(0), with.s.Capture(0))
 }
 
-// The queues beside the ladder are the engine's: a request is in the send queue until its ACK, a receive until its message.
+// The queues beside the ladder are the engine's: a request is in the send queue until its ACK, a
+// receive until its message.
 func TestQueues(t *testing.T) {
 	got, err := taught(t, "rnr")
 	require.NoError(t, err)
@@ -239,7 +241,8 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-// Every abbreviation in a lesson is a word of the glossary, every word is used, and shown in a lesson.
+// Every abbreviation in a lesson is a word of the glossary, every word is used, and shown in a
+// lesson.
 func TestGlossary(t *testing.T) {
 	abbreviation := regexp.MustCompile(`\b[A-Z][A-Z_]+[A-Za-z_]*\b`)
 	known := []string{"TCP", "UDP", "IP", "ID", "KB"} // who knows sockets knows these

@@ -92,7 +92,8 @@ type noAnswer string
 
 func (e noAnswer) Error() string { return string(e) }
 
-// verdict is what an exercise says of the numbers, and whether the run still keeps what went wrong to itself.
+// verdict is what an exercise says of the numbers, and whether the run still keeps what went wrong
+// to itself.
 func (r *run) verdict() (hidden bool, text string) {
 	if r.l.goal == nil {
 		return false, ""

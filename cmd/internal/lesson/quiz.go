@@ -14,7 +14,8 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// claim is what somebody may say of a capture. Whether it is so follows from the facts of the run, and so does how one sees it.
+// claim is what somebody may say of a capture. Whether it is so follows from the facts of the run,
+// and so does how one sees it.
 type claim struct {
 	text string
 	is   func(f *facts) bool
@@ -105,8 +106,8 @@ var claims = [numClaims]claim{
 		func(f *facts) string { return "There is no REJ." }, []analyse.Kind{analyse.CMRejected}},
 }
 
-// scenes are what can have happened in a capture of the quiz, by the number of the claim that is right, and from which host one
-// can tell.
+// scenes are what can have happened in a capture of the quiz, by the number of the claim that is
+// right, and from which host one can tell.
 var scenes = [numClaims]struct {
 	view stage.View
 	play func(r *run, d *draw) error
@@ -162,7 +163,8 @@ type draw struct {
 	choices []int  // claims, in the order in which they are offered
 }
 
-// drawn returns the nth capture of a seed: each seed has all scenes, in another order and with other numbers.
+// drawn returns the nth capture of a seed: each seed has all scenes, in another order and with
+// other numbers.
 func drawn(seed, n int) *draw {
 	scenes := rand.New(rand.NewPCG(uint64(seed), 0)).Perm(numClaims)
 	rng := rand.New(rand.NewPCG(uint64(seed), uint64(n)+1))

@@ -38,8 +38,8 @@ func right(t *testing.T, name, number string, from, to int, others ...string) (v
 	return values
 }
 
-// Each capture has one right answer, for every seed. It follows from the run, and the analyser, who knows nothing but the capture,
-// finds the same and nothing of the wrong ones.
+// Each capture has one right answer, for every seed. It follows from the run, and the analyser, who
+// knows nothing but the capture, finds the same and nothing of the wrong ones.
 func TestQuiz(t *testing.T) {
 	for seed := 1; seed <= seeds.Fewer(12); seed++ {
 		seen := map[int]bool{}
@@ -97,7 +97,8 @@ func factsOf(t *testing.T, r *run) *facts {
 	return f
 }
 
-// The exercises can be done, not by chance, and what is right follows from the run: with another network the answer is another.
+// The exercises can be done, not by chance, and what is right follows from the run: with another
+// network the answer is another.
 func TestExercises(t *testing.T) {
 	require.Equal(t, []int{7}, right(t, "survive", "retries", 0, 7, "timeout=15"))
 	require.Empty(t, right(t, "survive", "retries", 0, 7, "timeout=14"))
@@ -106,7 +107,8 @@ func TestExercises(t *testing.T) {
 	require.Equal(t, []int{4}, right(t, "path", "mtu", 1, 5))
 	require.Equal(t, []int{3}, right(t, "fenced", "fence", 0, 4))
 
-	// What is missing is what the fault took away, and the packets of the capture tell the same: the one that does not come in its turn.
+	// What is missing is what the fault took away, and the packets of the capture tell the same:
+	// the one that does not come in its turn.
 	for seed := 1; seed <= seeds.Fewer(14); seed++ {
 		s := fmt.Sprintf("seed=%d", seed)
 		r := played(t, find("missing"), s)

@@ -99,7 +99,8 @@ func (r *run) warm() error {
 	return nil
 }
 
-// watch calls look every so many microseconds from now on, until a time in microseconds has passed or look returns false.
+// watch calls look every so many microseconds from now on, until a time in microseconds has passed
+// or look returns false.
 func (r *run) watch(everyUs, untilUs int, look func() bool) {
 	at, end := r.s.Net.Now(), r.s.Net.Now()+int64(untilUs)*1000
 	var again func()
@@ -123,7 +124,8 @@ func (r *run) recv(n int) {
 // b is host B's memory.
 func (r *run) b() []byte { return r.s.Hosts[1].MR.Bytes() }
 
-// word is an address in B's memory for an operation of A on the 8 bytes there, with A's bytes at off.
+// word is an address in B's memory for an operation of A on the 8 bytes there, with A's bytes at
+// off.
 func (r *run) word(op verbs.WROpcode, off, remote int) verbs.SendWR {
 	w := r.s.Write(0, ib.AtomicBytes)
 	w.Opcode, w.RemoteAddr = op, r.s.Hosts[1].MR.Addr()+uint64(remote)

@@ -97,7 +97,8 @@ func luminance(t *testing.T, color string) float64 {
 	return sum
 }
 
-// Every colour of text has a contrast of 4.5 with every colour that may be behind it, by day and by night.
+// Every colour of text has a contrast of 4.5 with every colour that may be behind it, by day and by
+// night.
 func TestContrast(t *testing.T) {
 	css, err := siteFiles.ReadFile("site/lesson.css")
 	require.NoError(t, err)
@@ -146,8 +147,8 @@ func rendered(t *testing.T, page, script string) string {
 	return string(out)
 }
 
-// By keyboard one goes from packet to packet, the picture of the queues goes along, and other numbers show another run. On a
-// phone nothing is wider than the screen.
+// By keyboard one goes from packet to packet, the picture of the queues goes along, and other
+// numbers show another run. On a phone nothing is wider than the screen.
 func TestSiteInBrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: a browser takes seconds")

@@ -86,7 +86,8 @@ func findWord(term string) *word {
 	return nil
 }
 
-// terms finds the terms in a text: the longest that fits. Those with small letters may begin a sentence.
+// terms finds the terms in a text: the longest that fits. Those with small letters may begin a
+// sentence.
 var terms = func() *regexp.Regexp {
 	var all []string
 	for _, w := range words {

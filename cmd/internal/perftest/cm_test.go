@@ -91,9 +91,11 @@ func TestCMOverIPv6(t *testing.T) {
 	}
 }
 
-// The server refuses the first QP of the test, since it does not listen yet, and then takes a copy of that request after all: a client repeats a
-// request that is not answered soon, and the copies wait together in a server that stands still. So the client must still know
-// the connection. One that had asked anew, in the name of another, would have the server see one more connection, which is refused.
+// The server refuses the first QP of the test, since it does not listen yet, and then takes a copy
+// of that request after all: a client repeats a request that is not answered soon, and the copies
+// wait together in a server that stands still. So the client must still know the connection. One
+// that had asked anew, in the name of another, would have the server see one more connection, which
+// is refused.
 func TestCMRefusedThenAccepted(t *testing.T) {
 	replies := 0
 	refuse := fault.Rule{Dir: fault.Receive, QP: ib.QPNGSI, Action: fault.Mutate, Mutate: func(_ *ib.Packet, body []byte) {

@@ -94,7 +94,8 @@ func (p *pinger) runOneSided() error {
 	return nil
 }
 
-// postCounted posts a message, waits until it is acknowledged, and counts it. over says that the time is up.
+// postCounted posts a message, waits until it is acknowledged, and counts it. over says that the
+// time is up.
 func (p *pinger) postCounted() (over bool, err error) {
 	if err := p.post(); err != nil {
 		return false, err

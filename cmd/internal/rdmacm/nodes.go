@@ -141,8 +141,8 @@ func (n *node) head() int {
 // message is how much of the buffer a message takes.
 func (n *node) message() int { return n.o.size + n.head() }
 
-// postRecvs posts all receives. The head of the first message is read when it has come, so that one has the first
-// half of the buffer for itself; nobody reads what comes after it, into the second.
+// postRecvs posts all receives. The head of the first message is read when it has come, so that one
+// has the first half of the buffer for itself; nobody reads what comes after it, into the second.
 func (n *node) postRecvs() error {
 	at := 0
 	for range n.o.count {

@@ -11,8 +11,8 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// available says whether a device can be opened. On the link udp, binding the port is proof enough, and the
-// device is opened only if the port is taken, because it may be by those that share it.
+// available says whether a device can be opened. On the link udp, binding the port is proof enough,
+// and the device is opened only if the port is taken, because it may be by those that share it.
 func available(env *tool.Env, d *tool.DeviceOptions, p tool.Place) error {
 	if d.Link == "" || d.Link == "udp" {
 		err := bindAll(p.Addrs)

@@ -137,7 +137,8 @@ func run(ctx context.Context, env *tool.Env, sys *system, args []string) error {
 	return fmt.Errorf("%s: %w", path, sys.exec(path, argv, vars.list))
 }
 
-// notFound is the error for a program that is not there, without the word exec, which says nothing to a user.
+// notFound is the error for a program that is not there, without the word exec, which says nothing
+// to a user.
 func notFound(name string, err error) error {
 	var e *exec.Error
 	if errors.As(err, &e) {
@@ -146,7 +147,8 @@ func notFound(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// takeDefaults takes what the environment says and the command line does not: "roce run" inside of "roce run".
+// takeDefaults takes what the environment says and the command line does not: "roce run" inside of
+// "roce run".
 func (o *options) takeDefaults(vars *environ) {
 	if o.device.Addr == "" && o.device.Dev == "" {
 		o.device.Addr = vars.get(addrVar)

@@ -189,8 +189,8 @@ func TestRunEndsWithItsParent(t *testing.T) {
 	require.Contains(t, string(out), "Parent death signal: USR1")
 }
 
-// The program takes the place of "roce run": its output, its exit status and the signal that ends it are those of the
-// process that was started.
+// The program takes the place of "roce run": its output, its exit status and the signal that ends
+// it are those of the process that was started.
 func TestRunBecomesTheProgram(t *testing.T) {
 	sh, err := exec.LookPath("sh")
 	if err != nil {

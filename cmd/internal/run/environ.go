@@ -9,7 +9,8 @@ const (
 	pollingVar = "GOROCE_POLLING"
 	statVar    = "GOROCE_STAT"
 	libVar     = "GOROCE_VERBS_LIB"
-	// sysfsVar tells the hook what to put into the files that answer for those below /sys/class/infiniband.
+	// sysfsVar tells the hook what to put into the files that answer for those below
+	// /sys/class/infiniband.
 	sysfsVar = "GOROCE_SYSFS"
 
 	libraryPathVar = "LD_LIBRARY_PATH"

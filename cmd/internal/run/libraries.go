@@ -24,7 +24,8 @@ type libraries struct {
 	machine elf.Machine
 }
 
-// findLibraries looks for the folder: where the user says, or beside the program, or where packages are installed.
+// findLibraries looks for the folder: where the user says, or beside the program, or where packages
+// are installed.
 func findLibraries(named, self string) (*libraries, error) {
 	places := []string{named}
 	if named == "" {
@@ -91,8 +92,8 @@ func openLibraries(dir string) (*libraries, error) {
 	return &libraries{dir: dir, class: f.Class, machine: f.Machine}, nil
 }
 
-// set brings the libraries before all others, and the hook behind those that are preloaded already, whose functions it
-// must not take away.
+// set brings the libraries before all others, and the hook behind those that are preloaded already,
+// whose functions it must not take away.
 func (l *libraries) set(vars *environ) {
 	path := []string{l.dir}
 	for _, d := range strings.FieldsFunc(vars.get(libraryPathVar), func(r rune) bool { return r == ':' || r == ';' }) {
@@ -110,8 +111,9 @@ func (l *libraries) set(vars *environ) {
 		preload = append(preload, hook)
 	}
 	vars.set(preloadVar, strings.Join(preload, ":"))
-	// The runtime of AddressSanitizer ends a program in which it is not the first library, unless it is told not to look. It gets along with the
-	// hook, which calls it. What the user has set comes behind, and counts.
+	// The runtime of AddressSanitizer ends a program in which it is not the first library, unless
+	// it is told not to look. It gets along with the hook, which calls it. What the user has set
+	// comes behind, and counts.
 	if own := vars.get(asanVar); own == "" {
 		vars.set(asanVar, asanOrder)
 	} else if !strings.Contains(own, asanOrder) {

@@ -78,7 +78,8 @@ func TestSetLibraries(t *testing.T) {
 	}
 }
 
-// A program built with -fsanitize=address runs with the hook before its runtime, and with what the user has set.
+// A program built with -fsanitize=address runs with the hook before its runtime, and with what the
+// user has set.
 func TestSetSanitizer(t *testing.T) {
 	vars := parseEnviron([]string{asanVar + "=detect_leaks=0"})
 	for range 2 { // "roce run" inside of "roce run"

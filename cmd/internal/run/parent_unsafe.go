@@ -15,8 +15,9 @@ const (
 	prGetPdeathsig = 2
 )
 
-// atParentsDeath is the signal that this program's parent wants it to get when the parent dies (setpriv --pdeathsig), and parent
-// is who that is. The kernel keeps the signal with a thread: that of the main function, by which packages are initialized.
+// atParentsDeath is the signal that this program's parent wants it to get when the parent dies
+// (setpriv --pdeathsig), and parent is who that is. The kernel keeps the signal with a thread: that
+// of the main function, by which packages are initialized.
 var atParentsDeath, parent = parentDeathSignal()
 
 func parentDeathSignal() (int, int) {
@@ -27,7 +28,8 @@ func parentDeathSignal() (int, int) {
 	return int(sig), os.Getppid()
 }
 
-// become executes a program in the place of this one. Any thread may do that, and the program has what is that thread's.
+// become executes a program in the place of this one. Any thread may do that, and the program has
+// what is that thread's.
 func become(path string, argv, environ []string) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -31,7 +31,8 @@ type identity struct{ uid, gid, realUID, realGID int }
 // maxInterpreters is how many scripts may interpret each other, as in the kernel.
 const maxInterpreters = 5
 
-// checkProgram says why a program cannot run on the libraries: the loader would leave them out without a word.
+// checkProgram says why a program cannot run on the libraries: the loader would leave them out
+// without a word.
 func checkProgram(path string, libs *libraries, who identity) error {
 	for range maxInterpreters {
 		interpreter, err := checkFile(path, libs, who)
@@ -80,8 +81,8 @@ func checkFile(path string, libs *libraries, who identity) (interpreter string, 
 	return "", checkELF(e, path, libs)
 }
 
-// checkPrivileged refuses programs that get more rights than who starts them has: the loader then ignores
-// the environment.
+// checkPrivileged refuses programs that get more rights than who starts them has: the loader then
+// ignores the environment.
 func checkPrivileged(f *os.File, path string, who identity) error {
 	i, err := f.Stat()
 	if err != nil {
@@ -150,8 +151,8 @@ func isLoader(e *elf.File) bool {
 	return err == nil && len(names) == 1 && strings.HasPrefix(names[0], "ld-linux")
 }
 
-// checkRPath refuses programs with an RPATH that leads to another libibverbs: it comes before LD_LIBRARY_PATH.
-// (The newer RUNPATH, with which there is no RPATH, comes after it.)
+// checkRPath refuses programs with an RPATH that leads to another libibverbs: it comes before
+// LD_LIBRARY_PATH. (The newer RUNPATH, with which there is no RPATH, comes after it.)
 func checkRPath(e *elf.File, path string, libs *libraries) error {
 	if runpath, err := e.DynString(elf.DT_RUNPATH); err != nil || len(runpath) > 0 {
 		return nil

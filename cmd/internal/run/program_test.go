@@ -57,7 +57,8 @@ func TestCheckProgram(t *testing.T) {
 	}
 }
 
-// Every truncation of a program is refused with an error, and none is taken for a dynamic program of glibc.
+// Every truncation of a program is refused with an error, and none is taken for a dynamic program
+// of glibc.
 func TestCheckProgramCutShort(t *testing.T) {
 	libs := &libraries{class: elf.ELFCLASS64, machine: elf.EM_X86_64}
 	whole := program{interp: glibcLoader}.build()

@@ -13,8 +13,8 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 )
 
-// sysfsOf is what the hook needs for the files below /sys/class/infiniband that a program looks for: the GID and the interface of each
-// device. Each address is that of a device.
+// sysfsOf is what the hook needs for the files below /sys/class/infiniband that a program looks
+// for: the GID and the interface of each device. Each address is that of a device.
 func sysfsOf(addrs []netip.Addr, iface func(netip.Addr) string) string {
 	var devices []string
 	for _, a := range addrs {
@@ -49,7 +49,8 @@ func ifaceOf(a netip.Addr) string {
 	return ""
 }
 
-// removeLeft removes the folders that the hook has made in processes which were killed: those of this user that no process has locked.
+// removeLeft removes the folders that the hook has made in processes which were killed: those of
+// this user that no process has locked.
 func removeLeft() {
 	left, _ := filepath.Glob(filepath.Join(os.TempDir(), "goroce-sys-*"))
 	for _, dir := range left {
@@ -67,7 +68,8 @@ func removeLeft() {
 	}
 }
 
-// ours reports whether a path is a folder of this user's: anybody may make one in a folder for temporary files.
+// ours reports whether a path is a folder of this user's: anybody may make one in a folder for
+// temporary files.
 func ours(dir string) bool {
 	i, err := os.Lstat(dir)
 	if err != nil || !i.Mode().IsDir() || i.Mode()&fs.ModeSymlink != 0 {

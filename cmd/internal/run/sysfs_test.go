@@ -20,7 +20,8 @@ func TestSysfsOf(t *testing.T) {
 	}))
 }
 
-// A folder that a process holds stays; one that a killed process has left goes, and one of an older version; what is no folder stays.
+// A folder that a process holds stays; one that a killed process has left goes, and one of an older
+// version; what is no folder stays.
 func TestRemoveLeft(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)

@@ -47,8 +47,9 @@ func findAll() ([]asker, error) {
 	return out, nil
 }
 
-// gather asks all at the same time; the slowest takes as long as answerTime, so one that hangs keeps nobody waiting for
-// longer, and many that hang no other user. What several sockets of one process tell becomes one process.
+// gather asks all at the same time; the slowest takes as long as answerTime, so one that hangs
+// keeps nobody waiting for longer, and many that hang no other user. What several sockets of one
+// process tell becomes one process.
 func gather(ctx context.Context, all []asker, pid int) *sample {
 	s := &sample{At: time.Now(), Processes: []*stat.Process{}, Silent: []Silent{}}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)

@@ -18,7 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// process is one that sends and receives so much each time that it is asked, which is once a second.
+// process is one that sends and receives so much each time that it is asked, which is once a
+// second.
 func process(pid int, name, addr string) asker {
 	n := uint64(0)
 	return asker{pid: pid, user: 1000, ask: func(ctx context.Context) (*stat.Process, error) {
@@ -142,7 +143,8 @@ func TestJSON(t *testing.T) {
 	require.Empty(t, s.Silent)
 }
 
-// Several sockets of a process are one process; a counter that went back, or a device that is new, has no rate.
+// Several sockets of a process are one process; a counter that went back, or a device that is new,
+// has no rate.
 func TestSamples(t *testing.T) {
 	one := process(77, "server", "10.0.0.1")
 	both := gather(t.Context(), []asker{one, process(77, "server", "10.0.0.2")}, 0)

@@ -140,7 +140,8 @@ func scaled(n, base float64) string {
 	return fmt.Sprintf("%.1f%s", n, units[i])
 }
 
-// writeTable prints a line a device, in columns as wide as what is in them, cut at the width of the screen.
+// writeTable prints a line a device, in columns as wide as what is in them, cut at the width of the
+// screen.
 func writeTable(w io.Writer, s tool.Screen, now *sample, r rates) {
 	rows := [][]string{nil}
 	for _, c := range columns {
@@ -236,7 +237,8 @@ func writeQPs(w io.Writer, s tool.Screen, now *sample) {
 	writeSilent(w, s, now)
 }
 
-// writeCounters prints all counters that are not 0, with the words of "rdma statistic"; with rates also those a second.
+// writeCounters prints all counters that are not 0, with the words of "rdma statistic"; with rates
+// also those a second.
 func writeCounters(w io.Writer, s tool.Screen, now *sample, r rates, zero bool) {
 	for _, p := range now.Processes {
 		for i := range p.Devices {

@@ -84,8 +84,8 @@ func (d *DeviceOptions) openOn(open OpenFunc, cfg verbs.Config) (*verbs.Device, 
 	return dev, release, nil
 }
 
-// Open opens the device at p. If the address was chosen by default and is
-// taken by something that does not share it, the place's spares are tried. The place returned is where it is.
+// Open opens the device at p. If the address was chosen by default and is taken by something that
+// does not share it, the place's spares are tried. The place returned is where it is.
 func (d *DeviceOptions) Open(env *Env, p Place) (*verbs.Device, func() error, Place, error) {
 	open := env.Open
 	if open == nil {

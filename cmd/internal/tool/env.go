@@ -39,8 +39,8 @@ type Text struct{ Text string }
 
 func (t *Text) Error() string { return t.Text }
 
-// Parse applies args to the options of a command and to -h, and returns the operands. If the help text
-// is asked for the error is that: usage, and a line for each option.
+// Parse applies args to the options of a command and to -h, and returns the operands. If the help
+// text is asked for the error is that: usage, and a line for each option.
 func Parse(usage string, opts []getopt.Option, args []string) (operands []string, err error) {
 	help := false
 	opts = append(opts, getopt.Option{Short: 'h', Long: "help", Help: "this text", Set: getopt.Bool(&help)})

@@ -15,7 +15,8 @@ func GIDText(a netip.Addr) string {
 }
 
 // GIDIndex returns the index of the GID that an option means, on a device with these addresses. The
-// only address of a device has the places 0 to 3, as in the table that "roce run" shows to programs.
+// only address of a device has the places 0 to 3, as in the table that "roce run" shows to
+// programs.
 func GIDIndex(option string, index int, addrs []netip.Addr) (int, error) {
 	if len(addrs) == 1 && index <= 3 {
 		return 0, nil

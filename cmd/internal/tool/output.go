@@ -7,7 +7,8 @@ import (
 	"os"
 )
 
-// Output has a command write its results: to the file that an option names, or to Stdout if it names none.
+// Output has a command write its results: to the file that an option names, or to Stdout if it
+// names none.
 func (e *Env) Output(file string, write func(io.Writer) error) error {
 	if file == "" {
 		w := bufio.NewWriter(e.Stdout)

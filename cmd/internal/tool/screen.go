@@ -9,8 +9,8 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 )
 
-// Screen says how text for a person can look where it goes. The zero value is the safest: no colour, ASCII,
-// lines as long as they are.
+// Screen says how text for a person can look where it goes. The zero value is the safest: no
+// colour, ASCII, lines as long as they are.
 type Screen struct {
 	Width  int  // columns; 0: lines are not broken, as readers of a pipe or a file want it
 	Height int  // rows; 0: not a terminal
@@ -18,8 +18,8 @@ type Screen struct {
 	UTF8   bool // characters beyond ASCII are
 }
 
-// ScreenOf describes what f writes to. Colour needs a terminal that is not "dumb", and no NO_COLOR in the
-// environment (no-color.org); COLUMNS overrides the width.
+// ScreenOf describes what f writes to. Colour needs a terminal that is not "dumb", and no NO_COLOR
+// in the environment (no-color.org); COLUMNS overrides the width.
 func ScreenOf(f *os.File, getenv func(string) string) Screen {
 	var s Screen
 	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} { // the first that is set counts
@@ -86,8 +86,8 @@ func (s Screen) Wrap(text string, indent int) []string {
 	return append(lines, line)
 }
 
-// Printable returns text that came from outside with control characters, and what the screen cannot show,
-// replaced: no escape sequence of somebody else's reaches a terminal.
+// Printable returns text that came from outside with control characters, and what the screen cannot
+// show, replaced: no escape sequence of somebody else's reaches a terminal.
 func (s Screen) Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 || r == utf8.RuneError || r > 0x7e && !s.UTF8 {

@@ -147,7 +147,8 @@ func (l *lane) write(v6 bool) (a, b side) {
 	return a, b
 }
 
-// Each action, between two ends that send in large runs (UDP GSO): what the ends saw of it, and the counters.
+// Each action, between two ends that send in large runs (UDP GSO): what the ends saw of it, and the
+// counters.
 func TestActions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: three network namespaces for each of 18 cases")
@@ -214,7 +215,8 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// Rules of a file, a seed, a capture, the counters on request, and what is not RoCE: TCP in large segments.
+// Rules of a file, a seed, a capture, the counters on request, and what is not RoCE: TCP in large
+// segments.
 func TestCommand(t *testing.T) {
 	l := newLane(t)
 	file := filepath.Join(t.TempDir(), "rules")
@@ -308,7 +310,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A packet that is longer than the other interface takes is counted, and the report says what helps.
+// A packet that is longer than the other interface takes is counted, and the report says what
+// helps.
 func TestTooLong(t *testing.T) {
 	l := newLane(t)
 	end := l.join()

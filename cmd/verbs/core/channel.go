@@ -21,8 +21,8 @@ import (
 // count and then takes one event. The events are bounded by how often the program asks for them.
 //
 // It implements [core.Sleeper]: while a shard has lent its seat to the program's thread, what that
-// shard receives by counts the eventfd as well, once, and anew after the program has looked. A count
-// without an event, as the end of an object may also leave, means nothing.
+// shard receives by counts the eventfd as well, once, and anew after the program has looked. A
+// count without an event, as the end of an object may also leave, means nothing.
 type userChannel struct {
 	handle  C.goroce_handle
 	fd      int

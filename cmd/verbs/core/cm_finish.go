@@ -13,8 +13,8 @@ import (
 	"github.com/goroce/goroce/roce/rsocket"
 )
 
-// The kernel ends what a process has left open, and its peers hear of it at once. Here nobody is left to do so when the
-// process is gone.
+// The kernel ends what a process has left open, and its peers hear of it at once. Here nobody is
+// left to do so when the process is gone.
 //
 //export goroce_cm_finish
 func goroce_cm_finish(beat *C.uint32_t) {

@@ -48,7 +48,8 @@ func accessOf(flags C.uint32_t) (verbs.Access, C.int) {
 	return verbs.Access(flags &^ C.IBV_ACCESS_HUGETLB), 0
 }
 
-// memory returns a range of the program's memory, which may be empty; nil if there cannot be such a range.
+// memory returns a range of the program's memory, which may be empty; nil if there cannot be such a
+// range.
 func memory(addr unsafe.Pointer, length C.uint64_t) []byte {
 	if uint64(length) > math.MaxInt64 || uint64(uintptr(addr))+uint64(length) < uint64(length) || addr == nil {
 		return nil

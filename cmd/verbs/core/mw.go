@@ -74,9 +74,10 @@ func goroce_dealloc_mw(handle C.goroce_handle) C.int {
 	return 0
 }
 
-// goroce_bind_mw binds a window of type 1. Verbs has it as a request of a queue pair that makes a completion; the stack
-// binds at once, and has such requests for windows of type 2 only. So the window is bound here, and a request that binds a
-// token, a window of type 2 that nobody knows to a byte that holds nothing, makes the completion, in order with those before.
+// goroce_bind_mw binds a window of type 1. Verbs has it as a request of a queue pair that makes a
+// completion; the stack binds at once, and has such requests for windows of type 2 only. So the
+// window is bound here, and a request that binds a token, a window of type 2 that nobody knows to a
+// byte that holds nothing, makes the completion, in order with those before.
 //
 //export goroce_bind_mw
 func goroce_bind_mw(qp, handle C.goroce_handle, b *C.struct_ibv_mw_bind, rkey *C.uint32_t) C.int {

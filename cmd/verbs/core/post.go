@@ -231,7 +231,8 @@ func bindOf(to *verbs.SendWR, wr *sendWR) C.int {
 	case e != 0:
 		return e
 	}
-	// The program chooses the low byte; the rest is the window's, whatever stands there, as on rxe and adapters.
+	// The program chooses the low byte; the rest is the window's, whatever stands there, as on rxe
+	// and adapters.
 	key := mw.RKey()&^0xFF | ib.RKey(wr.rkey)&0xFF
 	to.Bind = verbs.BindMW{MW: mw.MW, MR: mr, NewRKey: key, Addr: wr.addr, Length: wr.length, Access: access}
 	return 0

@@ -36,9 +36,10 @@ func init() {
 // late is closed when the first collection is done; nil if GOGC says how it shall be.
 var late <-chan struct{}
 
-// lateCollection has the first garbage collection come later, and those after it as usual; it returns what is closed then. The first is due
-// when 2.8 MB are allocated, which is at the end of opening the first device: a tenth of what that costs. Programs that connect at once
-// have deadlines: valkey's client gives both a second.
+// lateCollection has the first garbage collection come later, and those after it as usual; it
+// returns what is closed then. The first is due when 2.8 MB are allocated, which is at the end of
+// opening the first device: a tenth of what that costs. Programs that connect at once have
+// deadlines: valkey's client gives both a second.
 func lateCollection() <-chan struct{} {
 	usual, done := debug.SetGCPercent(300), make(chan struct{})
 	runtime.AddCleanup(new([16]byte), func(percent int) {

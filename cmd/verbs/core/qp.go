@@ -100,8 +100,8 @@ func goroce_destroy_qp(handle C.goroce_handle, asyncEvents *C.uint32_t) C.int {
 	return 0
 }
 
-// vectorOf returns the way to a peer. Each index of the table of GIDs is that of the one address. UCX
-// passes flow labels with all bits set: 20 of them count.
+// vectorOf returns the way to a peer. Each index of the table of GIDs is that of the one address.
+// UCX passes flow labels with all bits set: 20 of them count.
 func vectorOf(a *C.struct_ibv_ah_attr) (verbs.AddressVector, error) {
 	if a.grh.sgid_index >= C.GOROCE_GIDS {
 		return verbs.AddressVector{}, syscall.EINVAL

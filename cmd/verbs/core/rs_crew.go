@@ -15,9 +15,9 @@ import (
 
 // rsCrew are the threads of the program that wait for rsockets of a device. They sleep on the
 // descriptors of its shards that have lent their seats, and the kernel wakes one of them for each
-// packet: that one receives for all, and wakes those who have something. A thread that has something
-// for itself leaves, and owes the others nothing: the next packet wakes another one. It implements
-// [core.Sleeper].
+// packet: that one receives for all, and wakes those who have something. A thread that has
+// something for itself leaves, and owes the others nothing: the next packet wakes another one. It
+// implements [core.Sleeper].
 type rsCrew struct {
 	mu      sync.Mutex // comes after all locks of shards
 	threads []*rsThread
@@ -65,8 +65,8 @@ func (s *rsSocket) crew() *rsCrew {
 	return v.(*rsCrew)
 }
 
-// join adds the thread that calls it. If that can't sleep on the descriptors of a shard, others wake
-// it.
+// join adds the thread that calls it. If that can't sleep on the descriptors of a shard, others
+// wake it.
 func (t *rsThread) join(c *rsCrew) {
 	if slices.Contains(t.crews, c) {
 		return
@@ -220,7 +220,8 @@ func (c *rsCrew) comes(i int) {
 	c.out = c.out[:last]
 }
 
-// rsAway is how long a thread may take to answer while others' answers wait: two wake-ups, on CPUs that others use.
+// rsAway is how long a thread may take to answer while others' answers wait: two wake-ups, on CPUs
+// that others use.
 const rsAway = 500 * time.Microsecond
 
 // comes notes that the thread waits again.

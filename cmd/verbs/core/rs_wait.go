@@ -94,8 +94,8 @@ func (t *rsThread) begin() {
 }
 
 // doze comes after a look that has found nothing. It receives, if a shard has lent its seat to a
-// crew of the thread, unless one that was woken needs the CPU more: the thread sleeps on what comes.
-// doze reports whether to look again; if not, the thread is to sleep.
+// crew of the thread, unless one that was woken needs the CPU more: the thread sleeps on what
+// comes. doze reports whether to look again; if not, the thread is to sleep.
 func (t *rsThread) doze(slept bool) (again bool) {
 	if t.rung.Load() {
 		return true

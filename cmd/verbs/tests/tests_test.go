@@ -72,8 +72,8 @@ func symbolsOf(t *testing.T, path string) map[string]bool {
 	return all
 }
 
-// The libraries also build with the headers of later releases, which declare what those of rdma-core 44 do not. The test
-// declares it in a way that no definition in C could match.
+// The libraries also build with the headers of later releases, which declare what those of
+// rdma-core 44 do not. The test declares it in a way that no definition in C could match.
 func TestLaterHeaders(t *testing.T) {
 	text, err := os.ReadFile("../libibverbs/libibverbs.map")
 	if err != nil {

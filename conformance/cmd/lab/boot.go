@@ -16,10 +16,11 @@ import (
 // step is a command, and where it runs.
 type step struct{ where, cmd string }
 
-// boot boots guests with a kernel's rdma_rxe and runs commands in them. Each argument "suite: command" boots a guest
-// of that Debian suite and runs the command in its shell; "suite/name: command" boots another one of the suite;
-// "host: command" runs on this machine inside the lab's namespace. Commands run one after the other, in the order
-// given, with every guest up and the guests' addresses in $GUEST0, $GUEST1, ... and this machine's in $HOST.
+// boot boots guests with a kernel's rdma_rxe and runs commands in them. Each argument "suite:
+// command" boots a guest of that Debian suite and runs the command in its shell; "suite/name:
+// command" boots another one of the suite; "host: command" runs on this machine inside the lab's
+// namespace. Commands run one after the other, in the order given, with every guest up and the
+// guests' addresses in $GUEST0, $GUEST1, ... and this machine's in $HOST.
 //
 //	go run ./conformance/cmd/lab boot 'bookworm: ibv_devinfo' 'trixie: rdma link'
 //	go run ./conformance/cmd/lab boot -prepare

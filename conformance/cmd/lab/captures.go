@@ -13,8 +13,9 @@ import (
 	"github.com/goroce/goroce/conformance/lab"
 )
 
-// record records captures with faults, between the kernel's rdma_rxe in guests and goroce, and writes the table of
-// what the analyser says of them. It fails if a scene could not be played, or a capture is not explained right.
+// record records captures with faults, between the kernel's rdma_rxe in guests and goroce, and
+// writes the table of what the analyser says of them. It fails if a scene could not be played, or a
+// capture is not explained right.
 //
 //	go run ./conformance/cmd/lab captures -only 'lost ACK,clean' -dir /tmp/captures
 //	go run ./conformance/cmd/lab captures -table

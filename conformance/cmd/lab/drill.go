@@ -102,7 +102,8 @@ type column struct {
 	again func(context.Context) (column, error) // boots another one of its kind
 }
 
-// column plays the drills on one target. Those that are known to stop its machine come last, each on one of its own.
+// column plays the drills on one target. Those that are known to stop its machine come last, each
+// on one of its own.
 func (o *driller) column(ctx context.Context, c column, results chan<- drill.Result) {
 	var last []*drill.Drill
 	for _, d := range o.drills {
@@ -135,7 +136,8 @@ func (o *driller) column(ctx context.Context, c column, results chan<- drill.Res
 	}
 }
 
-// gone reports whether the target's machine has stopped. A kernel takes a while to say all that it has to, so that one that panics has stopped.
+// gone reports whether the target's machine has stopped. A kernel takes a while to say all that it
+// has to, so that one that panics has stopped.
 func (c *column) gone() bool {
 	if c.guest == nil {
 		return false
@@ -171,7 +173,8 @@ func (o *driller) stops(ctx context.Context, c column, d *drill.Drill) drill.Res
 	return r
 }
 
-// stopWait is how long a kernel may take to panic, and to say so; panicLines is what is shown of it.
+// stopWait is how long a kernel may take to panic, and to say so; panicLines is what is shown of
+// it.
 const (
 	stopWait   = 30 * time.Second
 	panicLines = 60

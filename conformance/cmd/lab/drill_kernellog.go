@@ -22,8 +22,8 @@ type kernelLog struct {
 	read int // complaints before this drill
 }
 
-// check fails a drill during which the kernel complained of something that the script has no "logs" line for, and one without
-// the warning that its script has one for.
+// check fails a drill during which the kernel complained of something that the script has no "logs"
+// line for, and one without the warning that its script has one for.
 func (l *kernelLog) check(ctx context.Context, r *drill.Result, profile drill.Profile) {
 	all, err := l.k.KernelTrouble(ctx)
 	if err == nil && len(all) < l.read {

@@ -25,7 +25,8 @@ func (k *fakeKernel) RearmWarnings(context.Context) error {
 	return nil
 }
 
-// A drill is held to the warnings that its script says it makes the kernel log, no more and no less, on that kernel.
+// A drill is held to the warnings that its script says it makes the kernel log, no more and no
+// less, on that kernel.
 func TestKernelLog(t *testing.T) {
 	d, err := drill.Parse("x.drill", []byte("title x\nclause IBTA 1\nlogs rxe-6.1 drivers/net/x.c:7 x_open\nqp rc\n"))
 	require.NoError(t, err)

@@ -85,8 +85,8 @@ func (r *rxe) listen(t peer.Type) (int, func() error, error) {
 	return port, stop, nil
 }
 
-// uplink has the guest drop long frames: a token bucket whose burst they exceed tells the sender at once that it has
-// dropped them, as a full queue does. The management network is another interface.
+// uplink has the guest drop long frames: a token bucket whose burst they exceed tells the sender at
+// once that it has dropped them, as a full queue does. The management network is another interface.
 func (r *rxe) uplink(most int) error {
 	qdisc := "pfifo limit 10000" // as the lab has it
 	if most > 0 {

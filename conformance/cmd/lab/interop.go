@@ -101,7 +101,8 @@ func prepareGuests(ctx context.Context, suites []string, logf func(string, ...an
 	return nil
 }
 
-// checkPlaces fails if one of an option's places is no link, or no link with one of the suites, as in udp:trixie.
+// checkPlaces fails if one of an option's places is no link, or no link with one of the suites, as
+// in udp:trixie.
 func checkPlaces(option string, places, suites []string) error {
 	for _, at := range places {
 		link, suite, one := strings.Cut(at, ":")
@@ -120,7 +121,8 @@ func isAmong(places []string, link, suite string) bool {
 	return slices.Contains(places, link) || slices.Contains(places, link+":"+suite)
 }
 
-// fullOn makes a predicate of the links, and the suites on them, to run everything on from the options.
+// fullOn makes a predicate of the links, and the suites on them, to run everything on from the
+// options.
 func fullOn(full string, quick bool, suites []string) (func(link, suite string) bool, error) {
 	if full == "" {
 		return func(string, string) bool { return !quick }, nil
@@ -142,7 +144,8 @@ func (r *runner) linksTo(suite string) (names []string) {
 	return names
 }
 
-// split parts the links into those that everything is run on against a suite's kernel, and those that run the subset.
+// split parts the links into those that everything is run on against a suite's kernel, and those
+// that run the subset.
 func (r *runner) split(suite string) (full, subset []string) {
 	for _, link := range r.linksTo(suite) {
 		if r.full(link, suite) {

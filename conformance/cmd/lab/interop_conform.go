@@ -23,12 +23,14 @@ import (
 	"github.com/goroce/goroce/conformance/peer"
 )
 
-// conformPort is where the agent listens that "roce conform" is given. It is another one than that of the groups
-// that this program runs by itself (18400), because an agent has one client at a time.
+// conformPort is where the agent listens that "roce conform" is given. It is another one than that
+// of the groups that this program runs by itself (18400), because an agent has one client at a
+// time.
 const conformPort = 18401
 
-// conformLane runs what works with a device by "roce conform", as somebody with two machines would: the command at a place of
-// this machine, the agent in the guest, a token between them. The rows go into this program's report.
+// conformLane runs what works with a device by "roce conform", as somebody with two machines would:
+// the command at a place of this machine, the agent in the guest, a token between them. The rows go
+// into this program's report.
 func (r *runner) conformLane(ctx context.Context, x lane, link string) error {
 	groups := r.conformGroups()
 	if len(groups) == 0 {
@@ -92,8 +94,8 @@ func (r *runner) conformGroups() []string {
 	return slices.DeleteFunc(conform.Groups(), func(g string) bool { return !r.wants(g) })
 }
 
-// conformLink asks the kernel, while the command runs, which link it has open: the row that this program has for its own
-// device. What ended is put back.
+// conformLink asks the kernel, while the command runs, which link it has open: the row that this
+// program has for its own device. What ended is put back.
 func (r *runner) conformLink(x lane, link string, ended chan error) matrix.Row {
 	env := r.env(x, link)
 	env.Report = new(matrix.Report)
@@ -149,8 +151,9 @@ func (r *runner) compare(path string) error {
 	return err
 }
 
-// against holds the rows of this run against those of another one, which a file has (interop.json): each must be there, with the
-// same result. Groups that were not asked for are left out, and so are links and kernels that this run does not have.
+// against holds the rows of this run against those of another one, which a file has (interop.json):
+// each must be there, with the same result. Groups that were not asked for are left out, and so are
+// links and kernels that this run does not have.
 func (r *runner) against(path string) ([]string, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {

@@ -32,8 +32,9 @@ func labels(rows []matrix.Row) (out []string) {
 	return out
 }
 
-// The groups of devices that this program runs by itself, and those that "roce conform" runs, are of one registry: the
-// command has all of them, with the same rows in the same order, on each link, quick or not.
+// The groups of devices that this program runs by itself, and those that "roce conform" runs, are
+// of one registry: the command has all of them, with the same rows in the same order, on each link,
+// quick or not.
 func TestConformHasTheRows(t *testing.T) {
 	for _, quick := range []bool{false, true} {
 		for _, link := range peer.Links() {
@@ -78,7 +79,8 @@ func serve(t *testing.T, at netip.Addr) string {
 	return l.Addr().String()
 }
 
-// Some rows of each group, run by this program and by "roce conform" against the same peer, have the same results.
+// Some rows of each group, run by this program and by "roce conform" against the same peer, have
+// the same results.
 func TestConformGivesTheResults(t *testing.T) {
 	at := peer.AgentServer{Addr: serve(t, loopback(1)), Client: "test"}
 	o := conform.Options{

@@ -12,8 +12,8 @@ import (
 // drillsGroup is the group of "roce conform" that plays the packet drills.
 const drillsGroup = "drills"
 
-// knownWarnings are the places in the source of a kernel whose warnings this run is known to cause, each with the drill that
-// does. There are none unless the run plays the drills.
+// knownWarnings are the places in the source of a kernel whose warnings this run is known to cause,
+// each with the drill that does. There are none unless the run plays the drills.
 func (r *runner) knownWarnings(version string) map[string]string {
 	known := map[string]string{}
 	if !r.conform || !r.wants(drillsGroup) {
@@ -27,7 +27,8 @@ func (r *runner) knownWarnings(version string) map[string]string {
 	return known
 }
 
-// kernelResult is the result for a guest whose kernel has complained, and what it has complained of.
+// kernelResult is the result for a guest whose kernel has complained, and what it has complained
+// of.
 func kernelResult(log []lab.Trouble, known map[string]string) (matrix.Result, string) {
 	var bad, named []string
 	for _, x := range log {

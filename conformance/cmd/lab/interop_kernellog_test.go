@@ -9,8 +9,8 @@ import (
 	"github.com/goroce/goroce/conformance/matrix"
 )
 
-// The warning that a drill makes rxe 6.1 log is named, and does not fail a run that plays the drills against that kernel. It fails
-// every other run, and so does every other complaint.
+// The warning that a drill makes rxe 6.1 log is named, and does not fail a run that plays the
+// drills against that kernel. It fails every other run, and so does every other complaint.
 func TestKernelResult(t *testing.T) {
 	const (
 		warning = "[  181.2] WARNING: CPU: 0 PID: 0 at drivers/infiniband/sw/rxe/rxe_comp.c:756 rxe_completer+0x86c/0xd60 [rdma_rxe]"

@@ -11,12 +11,13 @@ import (
 	"github.com/goroce/goroce/conformance/matrix"
 )
 
-// maxDeaths is how often the machine of a target may end in a run, and be replaced. A kernel that has a rare
-// fault of its own must not cost the run of all others; one that ends twice has met something that ends it.
+// maxDeaths is how often the machine of a target may end in a run, and be replaced. A kernel that
+// has a rare fault of its own must not cost the run of all others; one that ends twice has met
+// something that ends it.
 const maxDeaths = 1
 
-// target is a suite's kernel to run against. The machine may die: what was running against it is then run again
-// against a new one.
+// target is a suite's kernel to run against. The machine may die: what was running against it is
+// then run again against a new one.
 type target struct {
 	im   *lab.Image
 	logf func(string, ...any)
@@ -116,8 +117,8 @@ func (t *target) revive(ctx context.Context, dead *life) error {
 	return err
 }
 
-// untilItLives runs f against the target's machine, and again against a new one if the machine dies meanwhile. The
-// rows of a run against one that died are taken back.
+// untilItLives runs f against the target's machine, and again against a new one if the machine dies
+// meanwhile. The rows of a run against one that died are taken back.
 func (t *target) untilItLives(ctx context.Context, all *matrix.Report, f func(*life, *matrix.Report) error) error {
 	for {
 		v := t.life()
@@ -139,8 +140,8 @@ func (t *target) untilItLives(ctx context.Context, all *matrix.Report, f func(*l
 	}
 }
 
-// kernelLog is the row on what the target's kernel complains of. A complaint is a failure; so is a death, if it was
-// not the only one.
+// kernelLog is the row on what the target's kernel complains of. A complaint is a failure; so is a
+// death, if it was not the only one.
 func (t *target) kernelLog(ctx context.Context, known map[string]string) (matrix.Row, error) {
 	v := t.life()
 	log, err := v.p.Guest().KernelTrouble(ctx)

@@ -32,7 +32,8 @@ func newFakeTarget(t *testing.T) (x *target, boots *int) {
 	return x, boots
 }
 
-// What ran against a machine that died is run again against a new one, and what it had reported is taken back.
+// What ran against a machine that died is run again against a new one, and what it had reported is
+// taken back.
 func TestTargetRunsAgainWhatItsMachineInterrupted(t *testing.T) {
 	x, boots := newFakeTarget(t)
 	var all matrix.Report
@@ -69,7 +70,8 @@ func TestTargetDiesOnceOnly(t *testing.T) {
 	require.Equal(t, 1+maxDeaths, *boots)
 }
 
-// Lanes that see the same end have one new machine among them, and an error that is none of the machine's ends the run.
+// Lanes that see the same end have one new machine among them, and an error that is none of the
+// machine's ends the run.
 func TestTargetIsRevivedOnce(t *testing.T) {
 	x, boots := newFakeTarget(t)
 	dead := x.life()

@@ -12,15 +12,15 @@ import (
 	"github.com/goroce/goroce/conformance/programs"
 )
 
-// verbsHost has the original programs at a place of this machine, on this project's libibverbs and librdmacm: the same
-// programs as in the guest, of the same suite.
+// verbsHost has the original programs at a place of this machine, on this project's libibverbs and
+// librdmacm: the same programs as in the guest, of the same suite.
 type verbsHost struct {
 	hosts.Local
 	stage *programs.Stage
 }
 
-// Command is the program, through "roce run". The devices are goroce0, with the IPv4 address, and goroce1, with the IPv6
-// one: GID 1 of the tools is GID 0 of the second.
+// Command is the program, through "roce run". The devices are goroce0, with the IPv4 address, and
+// goroce1, with the IPv6 one: GID 1 of the tools is GID 0 of the second.
 func (h verbsHost) Command(tool string, args []string) ([]string, bool) {
 	if !h.stage.Has(tool) {
 		return nil, false
@@ -64,7 +64,8 @@ func verbsGroups(env *matrix.Env, subject, ref matrix.Host) []group {
 	}
 }
 
-// verbsAgainst runs the programs on the libraries against each guest, one after the other on each link.
+// verbsAgainst runs the programs on the libraries against each guest, one after the other on each
+// link.
 func (r *runner) verbsAgainst(ctx context.Context, l *lab.Lab, targets []*target) error {
 	all, err := stages(ctx, "bin", r.suites, r.logf)
 	if err != nil {

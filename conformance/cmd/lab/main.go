@@ -1,10 +1,11 @@
-// Command lab runs this module against other implementations, and its own tests against planted bugs.
+// Command lab runs this module against other implementations, and its own tests against planted
+// bugs.
 //
 //	go run ./conformance/cmd/lab                        # lists the commands
 //	go run ./conformance/cmd/lab interop -h             # the options of one
 //
-// What boots a guest enters namespaces of its own first; conformance/README.md says what it needs. The
-// exit status is 1 if anything failed, and 2 if the command line is wrong.
+// What boots a guest enters namespaces of its own first; conformance/README.md says what it needs.
+// The exit status is 1 if anything failed, and 2 if the command line is wrong.
 package main
 
 import (
@@ -28,7 +29,8 @@ import (
 // command is one of the things that the program does.
 type command struct {
 	name, about string
-	// run parses the command line and does it. The error is a usageError, errFailed, or anything else.
+	// run parses the command line and does it. The error is a usageError, errFailed, or anything
+	// else.
 	run func(t *tool, args []string) error
 }
 
@@ -133,7 +135,8 @@ func (t *tool) context(limit time.Duration) (context.Context, context.CancelFunc
 	return ctx, func() { cancel(); stop() }
 }
 
-// buildRoce compiles the command-line tools. They are not in the cache, which another run may have in use.
+// buildRoce compiles the command-line tools. They are not in the cache, which another run may have
+// in use.
 func buildRoce(ctx context.Context) (string, error) {
 	dir, err := lab.OutDir()
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// mutantPackages are all packages of the library. Those that serve others and have few tests of their own are tested by those of others, too.
+// mutantPackages are all packages of the library. Those that serve others and have few tests of
+// their own are tested by those of others, too.
 var mutantPackages = []string{
 	"ib", "ib/mad", "mem", "transport", "transport/cc", "transport/wire",
 	"roce/rdmacm/cm", "roce/internal/shard", "roce/internal/slots",
@@ -38,7 +39,8 @@ var testedBy = map[string][]string{
 	"roce/analyse":                {"cmd/internal/explain", "conformance/captures"},
 }
 
-// wholly are packages whose tests run as they are: the short run leaves out what finds most, and they take a second.
+// wholly are packages whose tests run as they are: the short run leaves out what finds most, and
+// they take a second.
 var wholly = map[string]bool{"roce/analyse/strict": true}
 
 type mutantOptions struct {
@@ -59,10 +61,12 @@ type mutantOptions struct {
 
 // mutants plants bugs and looks whether the tests find them.
 //
-// It draws changes of one operator, condition, constant, call or assignment each from a seed, in every package that it
-// is given, compiles the package's tests with all of them, each behind a switch, and runs with each switched on the tests that
-// come by it. Nothing in the work tree changes: the compiler sees the planted files through an overlay. A bug that no test finds is
-// a test that is missing, or code that makes no difference. Those that can make none are explained in a file.
+// It draws changes of one operator, condition, constant, call or assignment each from a seed, in
+// every package that it is given, compiles the package's tests with all of them, each behind a
+// switch, and runs with each switched on the tests that come by it. Nothing in the work tree
+// changes: the compiler sees the planted files through an overlay. A bug that no test finds is a
+// test that is missing, or code that makes no difference. Those that can make none are explained in
+// a file.
 func mutants(t *tool, args []string) error {
 	var o mutantOptions
 	t.Uint64Var(&o.seed, "seed", 4711, "what is drawn depends on this")
@@ -249,8 +253,8 @@ type attempt struct {
 	takes  time.Duration
 }
 
-// tryAll tries the bugs one after the other: first those that go behind switches, and all of them by the package's own tests before
-// anything is made of those of others, which get what is left.
+// tryAll tries the bugs one after the other: first those that go behind switches, and all of them
+// by the package's own tests before anything is made of those of others, which get what is left.
 func (b *bench) tryAll(ctx context.Context, c *checker, bugs []*bug, done func(*bug, result, int, time.Duration) error) error {
 	together, alone := c.choose(bugs)
 	files, err := c.render(together, alone)
@@ -282,7 +286,8 @@ func (b *bench) tryAll(ctx context.Context, c *checker, bugs []*bug, done func(*
 	return nil
 }
 
-// tryBy tries the bugs with the tests of one package. It returns those that are left for the next one.
+// tryBy tries the bugs with the tests of one package. It returns those that are left for the next
+// one.
 func (b *bench) tryBy(ctx context.Context, tester int, bugs []*attempt, done func(*bug, result, int, time.Duration) error) (left []*attempt, err error) {
 	for _, x := range bugs {
 		start, on, reach := time.Now(), x.number, b.reach(x.number)

@@ -264,8 +264,8 @@ func (p *pkg) bugs() ([]bug, error) {
 	return all, nil
 }
 
-// draw puts the bugs into an order that depends on the seed, in which the kinds take turns: there are many operators, and few
-// branches. What is drawn first stays so when other code comes or goes.
+// draw puts the bugs into an order that depends on the seed, in which the kinds take turns: there
+// are many operators, and few branches. What is drawn first stays so when other code comes or goes.
 func draw(all []bug, seed uint64) {
 	rank := make(map[string]uint64, len(all))
 	for i := range all {

@@ -25,8 +25,8 @@ import (
 type entry struct {
 	Package string
 	Commit  string
-	// Code and Tests tell versions of the package apart, and of the tests that ought to find the bug. What was found in this code stays
-	// found with other tests.
+	// Code and Tests tell versions of the package apart, and of the tests that ought to find the
+	// bug. What was found in this code stays found with other tests.
 	Code, Tests string
 	Bug         string
 	Line        int
@@ -155,8 +155,8 @@ func (c *count) add(d *count) {
 	c.takes += d.takes
 }
 
-// String has both shares that are found: of all, and of those that are not the same program written in another way, which is what others
-// call a mutation score.
+// String has both shares that are found: of all, and of those that are not the same program written
+// in another way, which is what others call a mutation score.
 func (c *count) String() string {
 	share := func(of int) float64 { return 100 * float64(c.found) / float64(max(of, 1)) }
 	return fmt.Sprintf("%d planted, %d found, %d the same, %d explained, %d open: %.1f %% of all are found, %.1f %% of those that are not the same",
@@ -210,8 +210,9 @@ func (l *ledger) table(o *mutantOptions, names []string, explained map[string]st
 	return out.Bytes()
 }
 
-// explainedFile has the bugs that can make no difference. Lines that do not begin with a space name bugs, by their ids; those below
-// that do say why. With isSame a reason begins that says that nothing the program answers, sends or keeps can differ.
+// explainedFile has the bugs that can make no difference. Lines that do not begin with a space name
+// bugs, by their ids; those below that do say why. With isSame a reason begins that says that
+// nothing the program answers, sends or keeps can differ.
 const (
 	explainedFile = "conformance/mutants.txt"
 	isSame        = "The same."

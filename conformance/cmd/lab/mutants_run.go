@@ -30,7 +30,8 @@ type pkg struct {
 	DepOnly    bool
 }
 
-// load returns the packages that the names stand for, and the compiled form of all that they import.
+// load returns the packages that the names stand for, and the compiled form of all that they
+// import.
 func load(ctx context.Context, names []string) ([]*pkg, map[string]string, error) {
 	args := []string{"list", "-export", "-deps", "-json=Dir,Name,ImportPath,GoFiles,Module,Export,DepOnly"}
 	args = append(args, "os", "strconv", "syscall") // for the helpers
@@ -67,7 +68,8 @@ const (
 
 func (r result) String() string { return [...]string{"SURVIVED", "found", "late", "broken"}[r] }
 
-// bench runs the tests that ought to find the bugs of one package: its own, and those of packages that it serves.
+// bench runs the tests that ought to find the bugs of one package: its own, and those of packages
+// that it serves.
 type bench struct {
 	*mutantOptions
 	pkg *pkg
@@ -117,7 +119,8 @@ func (b *bench) build(ctx context.Context, tester int, files map[string][]byte) 
 
 func (b *bench) binary(tester int) string { return filepath.Join(b.dir, "tests"+strconv.Itoa(tester)) }
 
-// probe runs each test of a package by itself, without a bug, for what it comes by and how long it takes.
+// probe runs each test of a package by itself, without a bug, for what it comes by and how long it
+// takes.
 func (b *bench) probe(ctx context.Context, tester int) error {
 	b.all = nil
 	if _, err := os.Stat(b.binary(tester)); errors.Is(err, fs.ErrNotExist) {

@@ -16,11 +16,12 @@ import (
 	"strings"
 )
 
-// All bugs of a package are compiled at once, each behind a switch, since the compiler and the linker take longer than most
-// tests do. What cannot be written so, as another length of an array, is compiled by itself.
+// All bugs of a package are compiled at once, each behind a switch, since the compiler and the
+// linker take longer than most tests do. What cannot be written so, as another length of an array,
+// is compiled by itself.
 
-// piece is a part of the code that stands in a bug's place: a text, in which # is the number of the bug and $ the type of
-// what it changes, or a part of the source.
+// piece is a part of the code that stands in a bug's place: a text, in which # is the number of the
+// bug and $ the type of what it changes, or a part of the source.
 type piece struct {
 	text     string
 	from, to int
@@ -150,7 +151,8 @@ type checker struct {
 	set     *token.FileSet
 	imports types.Importer
 	files   map[string]*ast.File
-	// typeAt is the type of an expression, by its file and where it begins and ends, as that file writes it.
+	// typeAt is the type of an expression, by its file and where it begins and ends, as that file
+	// writes it.
 	typeAt map[string]string
 }
 
@@ -233,7 +235,8 @@ func (c *checker) compiles(b *bug) bool {
 	return err == nil && c.check(map[string][]byte{b.file: b.apply(src)}, nil) == nil
 }
 
-// choose splits the bugs into those that go behind a switch together and those that need a build of their own.
+// choose splits the bugs into those that go behind a switch together and those that need a build of
+// their own.
 func (c *checker) choose(bugs []*bug) (together, alone []*bug) {
 	for _, b := range bugs {
 		if len(b.behind) != 0 && len(together) < most {
@@ -247,8 +250,8 @@ func (c *checker) choose(bugs []*bug) (together, alone []*bug) {
 	return together, alone
 }
 
-// render returns the files of the package with the first bugs behind switches, numbered from 1, and marks where the
-// functions of the others begin.
+// render returns the files of the package with the first bugs behind switches, numbered from 1, and
+// marks where the functions of the others begin.
 func (c *checker) render(together, alone []*bug) (map[string][]byte, error) {
 	files := map[string][]byte{filepath.Join(c.Dir, "mutant_switches.go"): fmt.Appendf(nil, helpers, c.Name, pageSize)}
 	sources := map[string]*sourceFile{}
@@ -269,7 +272,8 @@ func (c *checker) render(together, alone []*bug) (map[string][]byte, error) {
 		}
 	}
 	for name, s := range sources {
-		// Those that are within others come after them, and of two of the same code the one that takes it apart.
+		// Those that are within others come after them, and of two of the same code the one that
+		// takes it apart.
 		slices.SortStableFunc(s.sites, func(a, b site) int {
 			return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(b.to, a.to), cmp.Compare(len(a.pieces), len(b.pieces)))
 		})

@@ -154,7 +154,8 @@ func TestBugIDs(t *testing.T) {
 	require.Equal(t, []string{"p.go f: constant: 1 -> 2", "p.go f: constant: 1 -> 2 #2"}, twice)
 }
 
-// Each explained bug is one that can be planted still: code that has changed since, or a function with another name, needs another look.
+// Each explained bug is one that can be planted still: code that has changed since, or a function
+// with another name, needs another look.
 func TestExplained(t *testing.T) {
 	t.Chdir("../../..")
 	explained, err := readExplained(explainedFile)
@@ -209,7 +210,8 @@ func TestMutantPackages(t *testing.T) {
 	require.ElementsMatch(t, all, mutantPackages)
 }
 
-// A run goes on where one was cut off: with other tests it tries again what survived, and with other code everything.
+// A run goes on where one was cut off: with other tests it tries again what survived, and with
+// other code everything.
 func TestLedger(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "out", "results")
 	l, err := openLedger(name)
@@ -356,7 +358,8 @@ func TestUsed(t *testing.T) {
 }
 `
 
-// Bugs in a module of its own are planted, found by its tests or those of a package that uses it, and gone again.
+// Bugs in a module of its own are planted, found by its tests or those of a package that uses it,
+// and gone again.
 func TestBench(t *testing.T) {
 	if testing.Short() || seeds.Race {
 		t.Skip("short, or under the race detector: the go command compiles and links")

@@ -23,9 +23,9 @@ type programOptions struct {
 	logf                           func(string, ...any)
 }
 
-// interopVerbs runs RDMA programs as Debian ships them on this project's libibverbs and librdmacm, prints a table and
-// writes conformance/out/interop-verbs.json. bin/roce and bin/verbs must be there ("make build verbs"); -install
-// installs what that needs.
+// interopVerbs runs RDMA programs as Debian ships them on this project's libibverbs and librdmacm,
+// prints a table and writes conformance/out/interop-verbs.json. bin/roce and bin/verbs must be
+// there ("make build verbs"); -install installs what that needs.
 func interopVerbs(t *tool, args []string) error {
 	o := programOptions{logf: t.logf}
 	suites := t.suites(programs.Suites, "Debian suites whose programs to run")

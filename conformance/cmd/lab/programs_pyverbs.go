@@ -28,8 +28,8 @@ func guestRoot(ctx context.Context, suite string, logf func(string, ...any)) (*l
 	return lab.PrepareRoot(ctx, "pyverbs-"+suite, suite, programs.GuestRecipe, programs.GuestPackages, logf)
 }
 
-// compare runs the test suite of pyverbs of each Debian suite on the libraries, and on rxe in a guest with that suite's kernel, and
-// writes a table of both.
+// compare runs the test suite of pyverbs of each Debian suite on the libraries, and on rxe in a
+// guest with that suite's kernel, and writes a table of both.
 func (o *programOptions) compare(ctx context.Context) (failed int, err error) {
 	all, err := stages(ctx, o.bin, o.suites, o.logf)
 	if err != nil {

@@ -21,9 +21,10 @@ import (
 	"time"
 )
 
-// runSeeds runs every test that draws from a seed (the callers of seeds.Run) over new seeds for a given time, and
-// prints how many seeds each has done. It fails if one failed, and says how to run that seed again. With -left it runs
-// nothing, and prints which tests do less under the race detector.
+// runSeeds runs every test that draws from a seed (the callers of seeds.Run) over new seeds for a
+// given time, and prints how many seeds each has done. It fails if one failed, and says how to run
+// that seed again. With -left it runs nothing, and prints which tests do less under the race
+// detector.
 func runSeeds(t *tool, args []string) error {
 	total := t.Duration("for", 10*time.Minute, "time for all tests together")
 	workers := t.Int("workers", runtime.NumCPU(), "tests that run at a time")

@@ -17,9 +17,9 @@ const seedsPath = "github.com/goroce/goroce/internal/seeds"
 // declared is a function, a method (".Name", of whatever type) or a variable of a package.
 type declared struct{ pkg, name string }
 
-// left returns the arguments for go test that run what the race detector leaves out: the tests that call seeds.Fewer,
-// seeds.Long or ask seeds.Race, themselves or by a helper. It looks at names only, so it may find too many, such as a
-// test with a variable that has the name of such a helper.
+// left returns the arguments for go test that run what the race detector leaves out: the tests that
+// call seeds.Fewer, seeds.Long or ask seeds.Race, themselves or by a helper. It looks at names
+// only, so it may find too many, such as a test with a variable that has the name of such a helper.
 func left(ctx context.Context, patterns []string) ([]string, error) {
 	all, err := goList(ctx, patterns)
 	if err != nil {

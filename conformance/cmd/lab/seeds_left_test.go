@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A test that asks the seeds package itself, by a helper, a method, a variable or a helper of another package is
-// found; what only has a field of that name is not.
+// A test that asks the seeds package itself, by a helper, a method, a variable or a helper of
+// another package is found; what only has a field of that name is not.
 func TestLeft(t *testing.T) {
 	g := graph{}
 	for pkg, text := range map[string]string{

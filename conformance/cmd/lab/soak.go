@@ -7,9 +7,10 @@ import (
 	"github.com/goroce/goroce/conformance/soak"
 )
 
-// soakService runs a service for a given time: a server and clients in processes of their own, connections that come
-// and go, peers that are killed and stopped, lost packets, a link that goes down and changes its MTU. It fails if
-// something grows, hangs or comes back wrong. Package soak says what is held.
+// soakService runs a service for a given time: a server and clients in processes of their own,
+// connections that come and go, peers that are killed and stopped, lost packets, a link that goes
+// down and changes its MTU. It fails if something grows, hangs or comes back wrong. Package soak
+// says what is held.
 func soakService(t *tool, args []string) error {
 	o := soak.Options{Log: os.Stdout, Stderr: os.Stderr}
 	t.DurationVar(&o.For, "for", 10*time.Minute, "how long")

@@ -8,7 +8,8 @@
 // process and its group. Put streams Stdin frames up to an empty one and is answered
 // by Exit; Get is answered by Stdout frames and Exit.
 //
-// Beside that labd sends back the datagrams that come to the UDP port of the same number: lab.Pulse.
+// Beside that labd sends back the datagrams that come to the UDP port of the same number:
+// lab.Pulse.
 //
 // Reads and writes of one Conn may run in two goroutines; writes are serialised.
 package guestproto

@@ -11,11 +11,11 @@
 // rules in the order in which they were added (the first that acts decides), traced,
 // and queued to its way out.
 //
-// A Rule matches packets by where they entered, addresses, destination QP, opcode and
-// PSN, and acts on the Nth match and Times-1 more. "The second time that PSN p of QP
-// q goes by" is {QPN: q, PSN: p, Nth: 2}. Rule.Hits tells how often it acted: a fault
-// test whose rule never acted has tested nothing. ParseRule reads rules from text, for "roce wire", which puts a Switch
-// between two interfaces.
+// A Rule matches packets by where they entered, addresses, destination QP, opcode and PSN, and acts
+// on the Nth match and Times-1 more. "The second time that PSN p of QP q goes by" is {QPN: q, PSN:
+// p, Nth: 2}. Rule.Hits tells how often it acted: a fault test whose rule never acted has tested
+// nothing. ParseRule reads rules from text, for "roce wire", which puts a Switch between two
+// interfaces.
 //
 // # Offloads
 //

@@ -32,8 +32,8 @@ func pcapRecord(b []byte, at time.Time, frame []byte) []byte {
 // Start is the time from which Event.At counts.
 func (s *Switch) Start() time.Time { return s.start }
 
-// EachSeen calls f for what the device at a port has seen of some events: what it sent, whatever became of
-// that, and what reached it. out is set for what it sent. The first error ends it.
+// EachSeen calls f for what the device at a port has seen of some events: what it sent, whatever
+// became of that, and what reached it. out is set for what it sent. The first error ends it.
 func EachSeen(events []Event, port string, f func(e Event, out bool) error) error {
 	for _, e := range events {
 		own := e.From == port

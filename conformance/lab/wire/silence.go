@@ -22,8 +22,9 @@ type silence struct {
 	asked    []asked
 }
 
-// asked is a queue pair behind the port that requests went to during a silence, and when they did. It is noted with
-// the silence, and not by itself: how many other requests there were before anybody asks does not matter then.
+// asked is a queue pair behind the port that requests went to during a silence, and when they did.
+// It is noted with the silence, and not by itself: how many other requests there were before
+// anybody asks does not matter then.
 type asked struct {
 	qpn         uint32
 	first, last time.Duration
@@ -91,8 +92,9 @@ func (p *Port) SilentIn(from, to time.Duration) bool {
 	return ok
 }
 
-// MuteIn is SilentIn for packets of RoCE alone, while those of other protocols may have entered, and while there
-// were requests to so many queue pairs behind the port: of one it would say nothing that one has no answer.
+// MuteIn is SilentIn for packets of RoCE alone, while those of other protocols may have entered,
+// and while there were requests to so many queue pairs behind the port: of one it would say nothing
+// that one has no answer.
 func (p *Port) MuteIn(from, to time.Duration, qps int) bool {
 	p.sw.mu.Lock()
 	defer p.sw.mu.Unlock()
@@ -106,8 +108,8 @@ func (p *Port) MuteIn(from, to time.Duration, qps int) bool {
 	return ok && n >= qps
 }
 
-// LongestSilences are the longest times between two others in which no frame entered at the port, and no packet of RoCE. Times
-// shorter than what is noted as a silence may be left out.
+// LongestSilences are the longest times between two others in which no frame entered at the port,
+// and no packet of RoCE. Times shorter than what is noted as a silence may be left out.
 func (p *Port) LongestSilences(from, to time.Duration) (frames, packets time.Duration) {
 	p.sw.mu.Lock()
 	defer p.sw.mu.Unlock()

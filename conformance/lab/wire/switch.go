@@ -90,8 +90,8 @@ func (s *Switch) Attach(name string, dev io.ReadWriteCloser) (*Port, error) {
 }
 
 // AttachFunc adds a port without a device: Enter puts frames in, and what leaves by the port goes
-// to deliver, which runs under the switch's lock, from whichever goroutine made the frame leave, and
-// must not call the switch. The frame is deliver's to keep.
+// to deliver, which runs under the switch's lock, from whichever goroutine made the frame leave,
+// and must not call the switch. The frame is deliver's to keep.
 func (s *Switch) AttachFunc(name string, deliver func(frame []byte)) (*Port, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,8 +103,8 @@ func (s *Switch) AttachFunc(name string, deliver func(frame []byte)) (*Port, err
 	return p, nil
 }
 
-// Enter takes a frame as if it had come over the cable of the port. When it returns the frame has left, been lost, or is
-// held back. The frame is the switch's to keep and to change.
+// Enter takes a frame as if it had come over the cable of the port. When it returns the frame has
+// left, been lost, or is held back. The frame is the switch's to keep and to change.
 func (p *Port) Enter(frame []byte) {
 	if len(frame) < ethLen {
 		return
@@ -317,7 +317,8 @@ func (s *Switch) act(r *Rule, from *Port, p *Packet) {
 	s.releaseBehind(p)
 }
 
-// maxLate bounds how many frames rules may delay at a time; what is beyond is lost, and counted as Overflow of its port.
+// maxLate bounds how many frames rules may delay at a time; what is beyond is lost, and counted as
+// Overflow of its port.
 const maxLate = 1 << 16
 
 // delay lets a frame go later, and before it those that came before it: timers run in any order.

@@ -19,8 +19,8 @@ type RuleText struct {
 	matched atomic.Int64
 }
 
-// Matched returns how many packets the rule was about, whether it acted or not. A packet that a rule before it acted on is
-// not among them.
+// Matched returns how many packets the rule was about, whether it acted or not. A packet that a
+// rule before it acted on is not among them.
 func (r *RuleText) Matched() int64 { return r.matched.Load() }
 
 // RuleSyntax says how a rule is written.

@@ -51,9 +51,9 @@ type Act struct {
 	Frames [2][]int
 	// Before is how many frames each view had before.
 	Before [2]int
-	// Next is the next frame behind it in each view that goes to the same queue pair (to the
-	// same host, for a message to QP 1), with its PSN; 0 if there was none. Where the packet came, it is only
-	// known for one that was held, at its sender.
+	// Next is the next frame behind it in each view that goes to the same queue pair (to the same
+	// host, for a message to QP 1), with its PSN; 0 if there was none. Where the packet came, it is
+	// only known for one that was held, at its sender.
 	Next    [2]int
 	NextPSN [2]uint32
 }

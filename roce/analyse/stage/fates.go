@@ -28,9 +28,9 @@ type likeness struct {
 	psn ib.PSN
 }
 
-// Fates returns what became of the packets that a host sent, in order, and the frames on the receiver that nobody
-// sent: the network doubled a packet. Packets that are alike are told apart by time: one that arrived is the last that had been
-// sent by then.
+// Fates returns what became of the packets that a host sent, in order, and the frames on the
+// receiver that nobody sent: the network doubled a packet. Packets that are alike are told apart by
+// time: one that arrived is the last that had been sent by then.
 func (s *Stage) Fates(host int) (sent []Fate, doubled []int, err error) {
 	like := map[likeness][]int{}
 	err = s.Packets(View(host), func(p *pcap.Packet) {

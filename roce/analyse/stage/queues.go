@@ -13,8 +13,8 @@ import (
 	"github.com/goroce/goroce/transport/cc"
 )
 
-// State is what the queues of a host hold after a step: when it has posted something, or when its device has handled
-// what has arrived, or a timer. It is of the host's QP and CQ.
+// State is what the queues of a host hold after a step: when it has posted something, or when its
+// device has handled what has arrived, or a timer. It is of the host's QP and CQ.
 type State struct {
 	AtNs    int64
 	Packets int // that the capture on the host has by then
@@ -99,7 +99,8 @@ func (s *Stage) Use(qps [2]*verbs.QP) {
 	}
 }
 
-// Note notes the state of a host that has posted to another queue pair than its own: packets have left.
+// Note notes the state of a host that has posted to another queue pair than its own: packets have
+// left.
 func (s *Stage) Note(host int) { s.Hosts[host].note() }
 
 // Post posts a work request on a host, whose send queue has it from then on.

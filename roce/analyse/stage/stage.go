@@ -20,7 +20,8 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// Config says how the stage is. The zero value is two hosts 2 us apart with an RC queue pair each, connected.
+// Config says how the stage is. The zero value is two hosts 2 us apart with an RC queue pair each,
+// connected.
 type Config struct {
 	Sim  sim.Config
 	Net  *sim.Fabric  // to play on, in place of a new one: that of a sim.Test
@@ -235,8 +236,8 @@ func (s *Stage) Send(host, n int) verbs.SendWR {
 	return verbs.SendWR{Opcode: verbs.WRSend, SGList: []verbs.SGE{s.Hosts[host].MR.SGE(0, n)}}
 }
 
-// Do posts work requests on a host at once and waits for all their completions, which it returns. The
-// completions of receives in between are passed over.
+// Do posts work requests on a host at once and waits for all their completions, which it returns.
+// The completions of receives in between are passed over.
 func (s *Stage) Do(host int, wrs ...verbs.SendWR) ([]verbs.WC, error) {
 	for i := range wrs {
 		wrs[i].ID = uint64(i + 1)
@@ -280,7 +281,8 @@ func (s *Stage) Capture(v View) []byte {
 	return s.Hosts[0].wire.Bytes()
 }
 
-// Packets calls use with every packet that was recorded at a place. Those of the wire have no direction.
+// Packets calls use with every packet that was recorded at a place. Those of the wire have no
+// direction.
 func (s *Stage) Packets(v View, use func(p *pcap.Packet)) error {
 	r, err := pcap.NewReader(bytes.NewReader(s.Capture(v)))
 	if err != nil {
@@ -312,8 +314,8 @@ func (s *Stage) Report(v View) (*analyse.Report, error) {
 	return a.Report(), err
 }
 
-// Try carries out a work request of host 0 on a new connection, the nth, and returns its status. The queue pairs are those of
-// the hosts from then on.
+// Try carries out a work request of host 0 on a new connection, the nth, and returns its status.
+// The queue pairs are those of the hosts from then on.
 func (s *Stage) Try(w verbs.SendWR, n int) (verbs.WCStatus, error) {
 	var qps [2]*verbs.QP
 	for i, h := range s.Hosts {

@@ -175,7 +175,8 @@ func wrongMap(n int) string {
 	return ""
 }
 
-// wrongAlone says what is allowed where a request or response is wrong at any path MTU; "" if it is not.
+// wrongAlone says what is allowed where a request or response is wrong at any path MTU; "" if it is
+// not.
 func wrongAlone(p *pcap.Packet, info *ib.OpcodeInfo) string {
 	n := p.PayloadBytes
 	switch info.Payload {

@@ -27,11 +27,12 @@ var rxeRows = map[strict.Rule]int{
 	strict.RuleFlowLabel:   26,
 }
 
-// byRxe reports whether a host of the captures is one with rdma_rxe: those of goroce have addresses from 100 on.
+// byRxe reports whether a host of the captures is one with rdma_rxe: those of goroce have addresses
+// from 100 on.
 func byRxe(a netip.Addr) bool { b := a.AsSlice(); return b[len(b)-1] < 100 }
 
-// Every capture in the tree passes, or shows a deviation of rxe that is known: goroce breaks no rule in
-// any, whatever was done to its packets on the way.
+// Every capture in the tree passes, or shows a deviation of rxe that is known: goroce breaks no
+// rule in any, whatever was done to its packets on the way.
 func TestCaptures(t *testing.T) {
 	seeds.Slow(t)
 	files, found := 0, map[strict.Rule]int{}

@@ -12,24 +12,25 @@
 //
 // # Certain or possible
 //
-// A capture is of one place, may begin in the middle, and may lack packets. What would
-// explain a packet without a fault of its sender is its [Excuse]: one that the
-// capture lacks, or has twice or out of order ([ExcuseCapture]), one that was lost, doubled or overtaken between the place of the capture and
-// an end ([ExcuseWay]), what was sent before it began ([ExcuseBefore]), an older connection
-// with the same numbers ([ExcuseReuse]), what no packet shows ([ExcuseUnseen]). A violation without an excuse is certain. The
-// caller closes excuses: [Options].Complete says that the capture has all packets of its
-// connections, Options.Lossless that the way to both ends loses and reorders nothing.
+// A capture is of one place, may begin in the middle, and may lack packets. What would explain a
+// packet without a fault of its sender is its [Excuse]: one that the capture lacks, or has twice or
+// out of order ([ExcuseCapture]), one that was lost, doubled or overtaken between the place of the
+// capture and an end ([ExcuseWay]), what was sent before it began ([ExcuseBefore]), an older
+// connection with the same numbers ([ExcuseReuse]), what no packet shows ([ExcuseUnseen]). A
+// violation without an excuse is certain. The caller closes excuses: [Options].Complete says that
+// the capture has all packets of its connections, Options.Lossless that the way to both ends loses
+// and reorders nothing.
 //
-// What can have been received is bounded from above: a host has received no more than what has been seen
-// on the way to it, wherever the capture was taken. So "this was acknowledged, and nobody had sent it" holds at the
-// sender, at the receiver, and between. What must have been received is not known: frames are
-// dropped behind the place where they are captured, too.
+// What can have been received is bounded from above: a host has received no more than what has been
+// seen on the way to it, wherever the capture was taken. So "this was acknowledged, and nobody had
+// sent it" holds at the sender, at the receiver, and between. What must have been received is not
+// known: frames are dropped behind the place where they are captured, too.
 //
 // # Bounds
 //
 // Any packets may come, in any order. Memory is bounded: connections, records of requests and
-// violations have limits, and what was left out is counted. Time is linear, but for READs: a response looks
-// through those outstanding.
+// violations have limits, and what was left out is counted. Time is linear, but for READs: a
+// response looks through those outstanding.
 //
 // # Concurrency
 //

@@ -138,8 +138,8 @@ func (f *flow) add(p *pcap.Packet, info *ib.OpcodeInfo) {
 	}
 }
 
-// pair finds the flow whose requests are answered here: of those in the other direction the only one that has a request
-// with the PSN of the answer.
+// pair finds the flow whose requests are answered here: of those in the other direction the only
+// one that has a request with the PSN of the answer.
 func (f *flow) pair(p *pcap.Packet) {
 	var found *flow
 	for _, g := range f.c.opposite[pairKey{f.key.dst, f.key.src}] {
@@ -174,7 +174,8 @@ func (f *flow) begin() {
 	f.reset()
 }
 
-// capture is what excuses what only a packet that was not seen can: the capture lacks it, or it was sent before.
+// capture is what excuses what only a packet that was not seen can: the capture lacks it, or it was
+// sent before.
 func (h *half) capture() []Excuse {
 	if h.fromStart {
 		return []Excuse{ExcuseCapture}

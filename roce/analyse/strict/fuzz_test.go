@@ -10,7 +10,8 @@ import (
 	"github.com/goroce/goroce/roce/pcap"
 )
 
-// FuzzRead checks any bytes as a capture file: nothing panics, and what is counted is what there is.
+// FuzzRead checks any bytes as a capture file: nothing panics, and what is counted is what there
+// is.
 func FuzzRead(f *testing.F) {
 	for _, name := range []string{"rping.pcap", "uc_pingpong.pcap", "atomic_fa.pcap"} {
 		b, err := os.ReadFile(root + "/ib/testdata/captures/" + name)
@@ -32,8 +33,8 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// FuzzPackets draws packets of one connection from bytes: near to right ones, so that the automaton goes far. Each has six bytes: opcode, two
-// of PSN, flags, length, and syndrome or a field.
+// FuzzPackets draws packets of one connection from bytes: near to right ones, so that the automaton
+// goes far. Each has six bytes: opcode, two of PSN, flags, length, and syndrome or a field.
 func FuzzPackets(f *testing.F) {
 	f.Add([]byte{0x06, 0, 0, 0, 4, 0, 0x08, 0, 1, 0, 1, 0, 0x11, 0, 1, 1, 0, 0x1f}, byte(0))
 	f.Add([]byte{0x0c, 0, 0, 0, 16, 0, 0x0d, 0, 0, 1, 4, 0x1f, 0x0f, 0, 3, 1, 4, 0x1f, 0x0c, 0, 2, 0, 8, 0, 0x11, 0, 2, 1, 0, 0x60}, byte(3))

@@ -7,9 +7,9 @@ import (
 	"github.com/goroce/goroce/roce/pcap"
 )
 
-// messages counts the messages of a direction, from the first that was seen as 1. The responder's count (MSN) is
-// ahead of this by what came before: an unknown number, which every answer bounds. The rule is broken
-// when nothing is left of it.
+// messages counts the messages of a direction, from the first that was seen as 1. The responder's
+// count (MSN) is ahead of this by what came before: an unknown number, which every answer bounds.
+// The rule is broken when nothing is left of it.
 type messages struct {
 	epoch   int // counts how often it began anew, since some were missing
 	sent    int
@@ -89,7 +89,8 @@ func (f *flow) msn(p *pcap.Packet, h *half, r *rec) {
 	if h.numberOf(r) == 0 {
 		return
 	}
-	// Messages that are completed for certain: those before, and, where its last packet is acknowledged, this one.
+	// Messages that are completed for certain: those before, and, where its last packet is
+	// acknowledged, this one.
 	through := r.number - 1
 	if p.Opcode == ib.RCAcknowledge && p.AETH.Syndrome.Kind() == ib.SyndromeACK && r.op.Info().Pos&ib.Last != 0 && r.op != ib.RCReadRequest {
 		through = r.number

@@ -30,7 +30,8 @@ type recording struct {
 	packets []pcap.Packet
 }
 
-// recordings reads what TestRecorded of package analyse has recorded, on the wire and at either host.
+// recordings reads what TestRecorded of package analyse has recorded, on the wire and at either
+// host.
 func recordings(t *testing.T) (all []recording) {
 	file, err := os.ReadFile("../testdata/recorded.zst")
 	require.NoError(t, err)
@@ -104,8 +105,9 @@ func spoiled(rng *rand.Rand, p pcap.Packet) []pcap.Packet {
 	return []pcap.Packet{q}
 }
 
-// What is said of packets that do not change, as they are and with one in twenty spoiled: how often each rule is broken, and a digest of everything. It is
-// here to notice changes that nobody meant; whether what is said is right is the matter of the other tests.
+// What is said of packets that do not change, as they are and with one in twenty spoiled: how often
+// each rule is broken, and a digest of everything. It is here to notice changes that nobody meant;
+// whether what is said is right is the matter of the other tests.
 func TestRecorded(t *testing.T) {
 	seeds.Slow(t)
 	var table strings.Builder

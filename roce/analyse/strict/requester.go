@@ -119,7 +119,8 @@ func (h *half) inRead(psn ib.PSN) *rec {
 	return nil
 }
 
-// reading returns the oldest READ that has a response with a PSN: not one that begins inside of another.
+// reading returns the oldest READ that has a response with a PSN: not one that begins inside of
+// another.
 func (h *half) reading(psn ib.PSN) *rec {
 	for _, r := range h.reads {
 		if d := psn.Diff(r.psn); d >= 0 && d < r.span && !r.anew {
@@ -313,7 +314,8 @@ func (f *flow) reuse(was *rec, p *pcap.Packet) []Excuse {
 	return []Excuse{ExcuseReuse}
 }
 
-// unlike says in what two requests differ that have the same PSN; "" if in nothing that may not change.
+// unlike says in what two requests differ that have the same PSN; "" if in nothing that may not
+// change.
 func unlike(a, b *rec) string {
 	switch {
 	case a.op != b.op:
@@ -335,7 +337,8 @@ func unlike(a, b *rec) string {
 }
 
 // part reports whether a READ with the PSN of another asks for the beginning of what that one asked
-// for at first. One that repeats selectively may ask for any part first, where the capture lacks it.
+// for at first. One that repeats selectively may ask for any part first, where the capture lacks
+// it.
 func part(was, now *rec, p *pcap.Packet) bool {
 	return was.va == now.va && was.rkey == now.rkey && (now.dlen <= was.full || p.Resv7 == ib.Resv7Selective)
 }

@@ -105,7 +105,8 @@ func (f *flow) readResponse(p *pcap.Packet, info *ib.OpcodeInfo, h *half) {
 	}
 }
 
-// wantResponse says what is allowed in place of a READ response; "" if it fits a READ that was seen.
+// wantResponse says what is allowed in place of a READ response; "" if it fits a READ that was
+// seen.
 func (f *flow) wantResponse(p *pcap.Packet, info *ib.OpcodeInfo, h *half) string {
 	if r := h.recs[p.PSN]; r != nil && r.op != ib.RCReadRequest {
 		if r.op == ib.RCFlush || r.op == ib.RCAtomicWrite {
@@ -257,7 +258,8 @@ func (f *flow) answered(p *pcap.Packet, info *ib.OpcodeInfo, h *half, r *rec, pl
 // otherSent reports whether the capture is from the requester.
 func (f *flow) otherSent() bool { return f.other != nil && f.other.sent() }
 
-// otherFaithful reports whether what is seen of a flow's requests is what the responder gets, in the order of its answers.
+// otherFaithful reports whether what is seen of a flow's requests is what the responder gets, in
+// the order of its answers.
 func (f *flow) otherFaithful() bool {
 	return f.c.opt.Lossless || f.other != nil && f.other.sent()
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/goroce/goroce/roce/pcap"
 )
 
-// row is a row of docs/rxe.md, with the packets of its drill, and with what comes after where the deviation is in what
-// rxe goes on to do.
+// row is a row of docs/rxe.md, with the packets of its drill, and with what comes after where the
+// deviation is in what rxe goes on to do.
 type row struct {
 	number  int
 	rules   []strict.Rule // that its packets break, by rxe
@@ -101,7 +101,8 @@ func rows() []row {
 			w.ask(read, 0, 1024).data(ib.RCReadRespFirst, 0, 1, 256).data(ib.RCReadRespMiddle, 2, 0, 256).wait(3e9).ask(read, 1, 768, address(0x10000+256))
 		}},
 		{number: 24, rules: []strict.Rule{strict.RuleGoBack}, certain: true, play: func(w *wire) {
-			// The ACK is the drill's fault. That of the next request says that the READ had no answer.
+			// The ACK is the drill's fault. That of the next request says that the READ had no
+			// answer.
 			w.ask(read, 0, 64).ack(0, 1).ask(writeOnly, 1, 8).ack(1, 2).bAsk(50).bAck(50, 1).ask(writeOnly, 2, 8)
 		}},
 		{number: 25, why: "UC answers nothing"},
@@ -139,7 +140,8 @@ func rows() []row {
 	}
 }
 
-// The rows of docs/rxe.md that a trace shows, without being told of them, from the packets of their drills.
+// The rows of docs/rxe.md that a trace shows, without being told of them, from the packets of their
+// drills.
 func TestRxeRows(t *testing.T) {
 	type found struct{ certain, possible bool }
 	by, whys := map[int]found{}, map[int]string{}

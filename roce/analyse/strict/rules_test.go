@@ -48,8 +48,8 @@ func (w *wire) connect(depth uint8, edit ...func(q *mad.REQ)) *wire {
 	return w.cm(0, mad.CMHeader(mad.AttrREQ, 5), q.Put).cm(1, mad.CMHeader(mad.AttrREP, 5), r.Put).cm(0, mad.CMHeader(mad.AttrRTU, 5), u.Put)
 }
 
-// Each rule has a conversation that breaks it, and it alone, and one as like it as can be that breaks none: no rule that
-// cannot fire, and none that fires at what is right.
+// Each rule has a conversation that breaks it, and it alone, and one as like it as can be that
+// breaks none: no rule that cannot fire, and none that fires at what is right.
 func TestRules(t *testing.T) {
 	is := func(edit func(p *pcap.Packet)) func(*pcap.Packet) { return edit }
 	ce := is(func(p *pcap.Packet) { p.TrafficClass = 3 })
@@ -248,8 +248,9 @@ func TestRules(t *testing.T) {
 	require.Len(t, shown, len(strict.Rules()))
 }
 
-// Requests that do not fit each other may be those of two connections, one after the other, with the same numbers: if there is time enough
-// between them, and whichever of the two has the higher PSN.
+// Requests that do not fit each other may be those of two connections, one after the other, with
+// the same numbers: if there is time enough between them, and whichever of the two has the higher
+// PSN.
 func TestReused(t *testing.T) {
 	for _, wait := range []int64{0, 200e6} {
 		up, down := newWire(), newWire()
@@ -264,8 +265,9 @@ func TestReused(t *testing.T) {
 	}
 }
 
-// Where the capture lacks what would tell the path MTU, a READ begins with FIRST or ONLY all the same, and what comes later may be the end
-// of any that is long enough, also where another READ begins.
+// Where the capture lacks what would tell the path MTU, a READ begins with FIRST or ONLY all the
+// same, and what comes later may be the end of any that is long enough, also where another READ
+// begins.
 func TestUnknownMTU(t *testing.T) {
 	w := newWire()
 	w.ask(read, 0, 260).data(ib.RCReadRespLast, 0, 1, 4)
@@ -279,8 +281,8 @@ func TestUnknownMTU(t *testing.T) {
 	require.Zero(t, check(strict.Options{}, w.all).Broken[strict.RuleResponse])
 }
 
-// A responder may bound how often it sends a READ again, and go on without an answer: 16 times are asked of it, whichever part is
-// asked for.
+// A responder may bound how often it sends a READ again, and go on without an answer: 16 times are
+// asked of it, whichever part is asked for.
 func TestReadTooOften(t *testing.T) {
 	const n = 4
 	for _, parts := range []bool{false, true} {

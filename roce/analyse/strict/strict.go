@@ -16,7 +16,8 @@ type Options struct {
 	// Complete: the capture has all packets of the connections in it, from their first on, in the
 	// order in which they passed. A trace of roce/link/trace that began with the program is.
 	Complete bool
-	// Lossless: between the place of the capture and either end nothing is lost, doubled, overtaken or damaged.
+	// Lossless: between the place of the capture and either end nothing is lost, doubled, overtaken
+	// or damaged.
 	Lossless bool
 	// MaxViolations bounds [Report].Violations; 0 is 1000. All are counted.
 	MaxViolations int
@@ -35,8 +36,8 @@ type Violation struct {
 	// Excuses are what would explain it otherwise; without any it is certain.
 	Excuses []Excuse `json:"excuses,omitempty"`
 	Certain bool     `json:"certain"`
-	// More is how many later packets of this flow break the same rule in the same way. It is of rules about what
-	// all packets of a sender have; of others each packet is a violation.
+	// More is how many later packets of this flow break the same rule in the same way. It is of
+	// rules about what all packets of a sender have; of others each packet is a violation.
 	More int `json:"more,omitempty"`
 }
 
@@ -48,9 +49,9 @@ type Report struct {
 	Broken map[Rule]Count `json:"broken"`
 	// Checked is how many packets were held against anything but what a packet says by itself.
 	Checked int `json:"checked"`
-	// Selective is how many packets of RC say that their sender repeats selectively (docs/loss.md), by
-	// a bit that is reserved, and that a sequence NAK has a payload. That is no violation: receivers
-	// ignore the bit, and the payload comes only to a peer that has set it.
+	// Selective is how many packets of RC say that their sender repeats selectively (docs/loss.md),
+	// by a bit that is reserved, and that a sequence NAK has a payload. That is no violation:
+	// receivers ignore the bit, and the payload comes only to a peer that has set it.
 	Selective int `json:"selective,omitempty"`
 	// Left is how many packets were not followed, for want of room.
 	Left int `json:"left,omitempty"`
@@ -170,7 +171,8 @@ func (c *Checker) inOrder() []*flow {
 	return all
 }
 
-// Read checks a capture file. An error with a report is a file that makes no sense from some place on.
+// Read checks a capture file. An error with a report is a file that makes no sense from some place
+// on.
 func Read(in io.Reader, opt Options) (*Report, error) {
 	f, err := pcap.NewReader(in)
 	if err != nil {
@@ -218,7 +220,8 @@ func (c *Checker) broke(r Rule, p *pcap.Packet, by netip.Addr, excuses []Excuse,
 	})
 }
 
-// always notes a violation of a rule that all packets of a flow break, or none: the first, and how many follow.
+// always notes a violation of a rule that all packets of a flow break, or none: the first, and how
+// many follow.
 func (c *Checker) always(r Rule, p *pcap.Packet, excuses []Excuse, allowed, came string) {
 	k := standingKey{flowKey{p.Flow.Src, p.Flow.Dst, p.DestQP}, r}
 	if i, ok := c.standing[k]; ok {

@@ -20,8 +20,8 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// TestSwarm has two engines work over a bad network that a seed draws, and holds what was recorded on
-// either host, and between them, against the rules. Nothing is broken, nor perhaps; and where
+// TestSwarm has two engines work over a bad network that a seed draws, and holds what was recorded
+// on either host, and between them, against the rules. Nothing is broken, nor perhaps; and where
 // packets are taken out of the capture, doubled, or its beginning is cut off, nothing is certain.
 //
 // A failure prints its seed: go test -run 'TestSwarm$' -seed N

@@ -7,9 +7,10 @@ import (
 	"github.com/goroce/goroce/roce/pcap"
 )
 
-// What a requester has to do, or to leave, after an answer. That an answer was seen does not mean that it was received:
-// only a Lossless capture makes these certain. And a packet that is seen after an answer may have left before: the
-// requester is known to have had the answer when it has answered something that came to it later still.
+// What a requester has to do, or to leave, after an answer. That an answer was seen does not mean
+// that it was received: only a Lossless capture makes these certain. And a packet that is seen
+// after an answer may have left before: the requester is known to have had the answer when it has
+// answered something that came to it later still.
 
 // rnr is an RNR NAK that a requester waits for.
 type rnr struct {
@@ -40,7 +41,8 @@ type tries struct {
 type try struct{ since, sent int }
 
 const (
-	// mostTries are the first one, 7 retries, and 2 of slack, for a requester that probes, as TCP does, besides its retries.
+	// mostTries are the first one, 7 retries, and 2 of slack, for a requester that probes, as TCP
+	// does, besides its retries.
 	mostTries      = 8 + 2
 	selectiveTries = 16 // as often, of a pair that repeats selectively
 	maxTried       = 4096
@@ -72,8 +74,9 @@ func inDepth(op ib.Opcode) bool {
 // faithful reports whether the order of a flow is that in which it was sent.
 func (f *flow) faithful() bool { return f.sent() || f.c.opt.Lossless }
 
-// knows reports whether a requester that sends a packet had an answer that was seen before, unless that was lost on its way: the capture is
-// the requester's own, or it has answered something that came to it later, or it is long ago.
+// knows reports whether a requester that sends a packet had an answer that was seen before, unless
+// that was lost on its way: the capture is the requester's own, or it has answered something that
+// came to it later, or it is long ago.
 func (h *half) knows(p *pcap.Packet, frame int, atNs int64) bool {
 	return h.f.sent() || h.proved > frame || h.f.c.opt.Lossless && p.AtNs-atNs > refusedNs
 }
@@ -164,11 +167,13 @@ func (f *flow) sentAgain(p *pcap.Packet, r *rec) {
 	}
 }
 
-// mostAgain is how often a responder has to send a READ again at least, whichever parts of it are asked for. No rule has a bound, but
-// a responder without one can be made to send without end, by copies of one packet.
+// mostAgain is how often a responder has to send a READ again at least, whichever parts of it are
+// asked for. No rule has a bound, but a responder without one can be made to send without end, by
+// copies of one packet.
 const mostAgain = 16
 
-// often counts what is asked for again, and reports whether a responder may pass over that: it was too much of one READ.
+// often counts what is asked for again, and reports whether a responder may pass over that: it was
+// too much of one READ.
 func (h *half) often(r *rec) bool {
 	if r.op != ib.RCReadRequest {
 		return false

@@ -9,8 +9,9 @@ import (
 	"github.com/goroce/goroce/roce/pcap"
 )
 
-// wire is a conversation that a test writes packet by packet, as they pass at one place. A has queue pair 0x11 and sends the requests,
-// B has 0x22 and answers; the names of B's own requests, and of A's answers, begin with "b".
+// wire is a conversation that a test writes packet by packet, as they pass at one place. A has
+// queue pair 0x11 and sends the requests, B has 0x22 and answers; the names of B's own requests,
+// and of A's answers, begin with "b".
 type wire struct {
 	all   []pcap.Packet
 	now   int64
@@ -129,8 +130,8 @@ func (w *wire) bAck(psn, msn int) *wire {
 // wait lets time pass.
 func (w *wire) wait(ns int64) *wire { w.now += ns; return w }
 
-// broken is the rules that a conversation breaks, each once, in the order of their packets; perhaps has those that are
-// possible only.
+// broken is the rules that a conversation breaks, each once, in the order of their packets; perhaps
+// has those that are possible only.
 func (w *wire) broken(o strict.Options) (certain, perhaps string) {
 	rep := check(o, w.all)
 	add := func(s *string, r strict.Rule) {

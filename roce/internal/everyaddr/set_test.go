@@ -285,8 +285,8 @@ func TestOpen(t *testing.T) {
 	require.NoError(t, f.Set.Close())
 }
 
-// A port that is not free at all addresses is given up, and another one is tried; not one that was asked for, and not
-// for ever.
+// A port that is not free at all addresses is given up, and another one is tried; not one that was
+// asked for, and not for ever.
 func TestFindPort(t *testing.T) {
 	for _, c := range []struct {
 		port        uint16

@@ -28,7 +28,8 @@ func (k *told) Receive() ([]netlink.Message, error) {
 
 func (k *told) Close() error { return nil }
 
-// The time of the request is not the answer's: the kernel may hold it up while it changes other interfaces.
+// The time of the request is not the answer's: the kernel may hold it up while it changes other
+// interfaces.
 func TestRequestTakesItsTime(t *testing.T) {
 	k := &told{}
 	_, err := (&Conn{k}).Links()

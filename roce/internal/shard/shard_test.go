@@ -74,7 +74,8 @@ type owner struct{}
 
 func (owner) Close() {}
 
-// A call waits until all is handled that had come, and the goroutine that sleeps is woken for it, once.
+// A call waits until all is handled that had come, and the goroutine that sleeps is woken for it,
+// once.
 func TestAfterArrivals(t *testing.T) {
 	v, s := newStill(t)
 	calls := 0
@@ -225,7 +226,8 @@ func TestGetUpSetsTheTimer(t *testing.T) {
 	}
 }
 
-// Who sits receives until the signal is set: by what comes while it sleeps, or by those that it lets run before.
+// Who sits receives until the signal is set: by what comes while it sleeps, or by those that it
+// lets run before.
 func TestSit(t *testing.T) {
 	for _, runs := range []bool{false, true} {
 		v, s := newStill(t)

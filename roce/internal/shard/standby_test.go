@@ -73,8 +73,8 @@ type pollerOf struct {
 func (m *pollerOf) ThreadRan(int) int64  { return m.now * m.share / 100 }
 func (m *pollerOf) ThreadReady(int) bool { return m.ready }
 
-// A program that does not take packets since others have its CPU goes on where it was: standby receives
-// for it, and nobody takes over. One that runs, or sleeps, has not polled.
+// A program that does not take packets since others have its CPU goes on where it was: standby
+// receives for it, and nobody takes over. One that runs, or sleeps, has not polled.
 func TestPutOff(t *testing.T) {
 	for name, c := range map[string]struct {
 		share  int64

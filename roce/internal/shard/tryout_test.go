@@ -30,8 +30,8 @@ func (c *conversation) goOn(ns int64) (looked float64) {
 	return float64(sum) / float64(ns)
 }
 
-// The way that is faster is found in a few periods, and takes nearly all of the time, whichever it is and
-// when it becomes the other one.
+// The way that is faster is found in a few periods, and takes nearly all of the time, whichever it
+// is and when it becomes the other one.
 func TestTryout(t *testing.T) {
 	c := conversation{looking: 10_000, sharing: 40_000}
 	require.True(t, c.looks())

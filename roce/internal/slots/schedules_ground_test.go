@@ -11,8 +11,8 @@ import (
 	"github.com/goroce/goroce/transport/wire"
 )
 
-// memoryAndLocks is an address as the kernel has it, without a kernel: the memory file, its locks, and what waits in the
-// sockets. It is there as long as a process has it.
+// memoryAndLocks is an address as the kernel has it, without a kernel: the memory file, its locks,
+// and what waits in the sockets. It is there as long as a process has it.
 type memoryAndLocks struct {
 	members int
 	locks   []heldLock
@@ -102,8 +102,8 @@ func (m *memoryAndLocks) arrive(slot int, d datagram) {
 	}
 }
 
-// fakeGround is the ground of a process at an address. Each call is a step: others run before it happens, and
-// the process may die there.
+// fakeGround is the ground of a process at an address. Each call is a step: others run before it
+// happens, and the process may die there.
 type fakeGround struct {
 	p    *actor
 	addr int
@@ -111,7 +111,8 @@ type fakeGround struct {
 
 func (g *fakeGround) m() *memoryAndLocks { return g.p.w.addrs[g.addr] }
 
-// step waits for its turn, and notes what the call brought: what the process does next depends on that alone.
+// step waits for its turn, and notes what the call brought: what the process does next depends on
+// that alone.
 func (g *fakeGround) step(call func() string, f string, args ...any) {
 	g.p.await(g.addr, f, args...)
 	g.p.learn(call())

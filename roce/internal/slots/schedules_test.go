@@ -20,14 +20,15 @@ var (
 	statesFlag = flag.Int("states", 0, "TestEverySchedule: most states of a program, whose search is then not complete; 0 for no bound")
 )
 
-// TestEverySchedule plays small programs of two or three processes that take slots, use them, give them back and
-// die, under every schedule: at each system call of a process any other one may run, the process may
-// be killed, a packet may arrive or time pass. A state that was met before is not entered again. What is bounded
-// is how often processes are killed, packets arrive and time passes.
+// TestEverySchedule plays small programs of two or three processes that take slots, use them, give
+// them back and die, under every schedule: at each system call of a process any other one may run,
+// the process may be killed, a packet may arrive or time pass. A state that was met before is not
+// entered again. What is bounded is how often processes are killed, packets arrive and time passes.
 //
-// The rules: no slot has two devices; none is used again before it has rested, or with something in its sockets that was for the
-// device before; none is lost for ever; a service has one device, and no other gets its requests; who serves hears
-// requests. There are no sockets and no filters: see schedules_ground_test.go.
+// The rules: no slot has two devices; none is used again before it has rested, or with something in
+// its sockets that was for the device before; none is lost for ever; a service has one device, and
+// no other gets its requests; who serves hears requests. There are no sockets and no filters: see
+// schedules_ground_test.go.
 func TestEverySchedule(t *testing.T) {
 	seeds.Slow(t)
 	var rows []string

@@ -16,8 +16,8 @@ import (
 	"github.com/goroce/goroce/transport/wire"
 )
 
-// slotWorld is processes at one or two addresses. The rules are those of the package; what they stand on
-// is in schedules_ground_test.go. A step is one system call of a process.
+// slotWorld is processes at one or two addresses. The rules are those of the package; what they
+// stand on is in schedules_ground_test.go. A step is one system call of a process.
 type slotWorld struct {
 	p      *slotProgram
 	now    int64
@@ -29,7 +29,8 @@ type slotWorld struct {
 	asked  int           // requests so far
 	log    io.Writer
 	broken error
-	// One was killed while it gave its slot back: it may have left the socket for requests deaf, see set.quiet.
+	// One was killed while it gave its slot back: it may have left the socket for requests deaf,
+	// see set.quiet.
 	cutOff bool
 }
 

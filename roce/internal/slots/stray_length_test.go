@@ -30,7 +30,8 @@ func TestHandOnFillsMessages(t *testing.T) {
 	require.Equal(t, []int{fit, fit, 40 - 2*fit}, got)
 }
 
-// A service of one address is announced there, wherever that is in the list, and no more once it is withdrawn.
+// A service of one address is announced there, wherever that is in the list, and no more once it is
+// withdrawn.
 func TestAnnounceAtOneAddress(t *testing.T) {
 	a, b := address(), address()
 	b.Addr = netip.MustParseAddr("127.5.5.6")

@@ -191,7 +191,8 @@ func TestDroppedPassesNothing(t *testing.T) {
 	require.Equal(t, []string{"3", "1"}, l.sent)
 }
 
-// A packet is sent in as many batches as it may be; the first of several rules acts, and each counts for itself.
+// A packet is sent in as many batches as it may be; the first of several rules acts, and each
+// counts for itself.
 func TestIterations(t *testing.T) {
 	l := &below{}
 	f := fault.New(l, fault.Rule{Iteration: 2}, fault.Rule{Every: 2, Action: fault.Corrupt})
@@ -206,7 +207,8 @@ func TestIterations(t *testing.T) {
 	require.Equal(t, [3]int{1, 2, 0}, [3]int{f.Hits(0), f.Hits(1), f.Hits(2)})
 }
 
-// Congestion is marked in a copy of what is known of a packet, and a change is one of a copy of its bytes. What is no packet passes.
+// Congestion is marked in a copy of what is known of a packet, and a change is one of a copy of its
+// bytes. What is no packet passes.
 func TestChanges(t *testing.T) {
 	l := &below{}
 	f := fault.New(l, fault.Rule{Dir: fault.Receive, PSN: 1, HasPSN: true, Action: fault.MarkCE},

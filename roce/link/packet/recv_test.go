@@ -60,7 +60,8 @@ func TestReceiveAside(t *testing.T) {
 	require.Equal(t, asideTurns-2, turns)
 }
 
-// Caught up is a link only when neither packets of the datagram at hand are left nor datagrams of the last read.
+// Caught up is a link only when neither packets of the datagram at hand are left nor datagrams of
+// the last read.
 func TestCaughtUp(t *testing.T) {
 	l := &Link{}
 	r := &l.rx

@@ -13,10 +13,12 @@ func paused(headroom int) *Fabric {
 	return New(Config{Up: cable, Down: cable, PFC: PFC{XOFFBytes: 20_000, XONBytes: 15_000, HeadroomBytes: headroom}})
 }
 
-// enough is the headroom of such a cable: its delay twice, a packet at each end, and the pause frame.
+// enough is the headroom of such a cable: its delay twice, a packet at each end, and the pause
+// frame.
 const enough = 2*1000 + 2*1100 + 100
 
-// Ten hosts send to one, which drops nothing, and gets all in order; with no headroom what is on its way to the switch is lost.
+// Ten hosts send to one, which drops nothing, and gets all in order; with no headroom what is on
+// its way to the switch is lost.
 func TestPFC(t *testing.T) {
 	for _, headroom := range []int{enough, 0} {
 		f := paused(headroom)
@@ -52,7 +54,8 @@ func TestPFC(t *testing.T) {
 	}
 }
 
-// What a host sends to a third one waits behind what it sends to one that is congested, unless it has another priority.
+// What a host sends to a third one waits behind what it sends to one that is congested, unless it
+// has another priority.
 func TestPFCBlocksTheHeadOfTheLine(t *testing.T) {
 	took := func(pfc bool, tclass uint8) int64 {
 		f := paused(enough)

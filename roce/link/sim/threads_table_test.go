@@ -296,7 +296,8 @@ So it also hides the gain of sharing that CPU (tryout): 8 % at most here, 30 to 
 connections are slower here. Compare rules by this table, not goroce with TCP.
 ` + tableColumns
 
-// tableWithout was made of tables of programs without a rule, beside that of the same program with it.
+// tableWithout was made of tables of programs without a rule, beside that of the same program with
+// it.
 const tableWithout = `
 ## What each rule is for
 

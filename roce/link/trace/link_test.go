@@ -142,7 +142,8 @@ func TestLinkPanic(t *testing.T) {
 	require.Equal(t, 2, l.sent)
 }
 
-// The identification is the one that the ICRC fits, that of rxe for FLUSH, too; what fits none has none.
+// The identification is the one that the ICRC fits, that of rxe for FLUSH, too; what fits none has
+// none.
 func TestIdentification(t *testing.T) {
 	var h Headers
 	s := link.Source{Src: four, Dst: four.Next(), SrcPort: 0xC001}

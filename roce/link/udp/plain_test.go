@@ -66,7 +66,8 @@ func TestPlain(t *testing.T) {
 func plainLink(t *testing.T, a netip.Addr) link.Link { return openPlain(t, a) }
 func linuxLink(t *testing.T, a netip.Addr) link.Link { return open(t, a, Options{}) }
 
-// A buffer holds one packet, and is used again when that was handed up; garbage takes one for a while.
+// A buffer holds one packet, and is used again when that was handed up; garbage takes one for a
+// while.
 func TestPlainGarbage(t *testing.T) {
 	l, from := openPlain(t, loopback()), openPlain(t, loopback())
 	to := netip.AddrPortFrom(l.addrs[0], ib.UDPPort)
@@ -141,7 +142,8 @@ func TestPlainDrops(t *testing.T) {
 	require.Equal(t, [2]uint64{1, 1}, [2]uint64{s.TxDropped, s.TxPackets})
 }
 
-// A socket from which nothing can be read any more fails the link, and a call that waits for packets says so.
+// A socket from which nothing can be read any more fails the link, and a call that waits for
+// packets says so.
 func TestPlainDeadSocket(t *testing.T) {
 	l, err := OpenPlain([]netip.Addr{loopback()}, Options{})
 	require.NoError(t, err)

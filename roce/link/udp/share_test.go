@@ -131,8 +131,8 @@ func TestStraysLost(t *testing.T) {
 	require.Len(t, drain(t, c), 300-int(b.RxHandedLost))
 }
 
-// Requests come to the device that has announced the service, whichever of those that take requests reads
-// them; what is about a connection comes to its slot.
+// Requests come to the device that has announced the service, whichever of those that take requests
+// reads them; what is about a connection comes to its slot.
 func TestRequests(t *testing.T) {
 	p := newPair(t, Options{}, Options{})
 	c := open(t, p.path.Dst, Options{})

@@ -55,7 +55,8 @@ func (k *fakeKernel) frame(t *testing.T, n, options uint32) unix.XDPDesc {
 	return unix.XDPDesc{Addr: k.fill(t) + kernelHeadroom, Len: n, Options: options}
 }
 
-// A kernel that does not do as agreed, on the receiving side: the link ends, and says why. It reads nothing beyond the UMEM.
+// A kernel that does not do as agreed, on the receiving side: the link ends, and says why. It reads
+// nothing beyond the UMEM.
 func TestReceiveBroken(t *testing.T) {
 	for name, c := range map[string]struct {
 		play func(t *testing.T, k *fakeKernel)
@@ -98,8 +99,9 @@ func TestReceiveBroken(t *testing.T) {
 	}
 }
 
-// A kernel that has no chunk to receive into: nothing comes, and nothing is lost of what has; when it has some again all goes on. A frame
-// whose last part has not come is not looked at before it has.
+// A kernel that has no chunk to receive into: nothing comes, and nothing is lost of what has; when
+// it has some again all goes on. A frame whose last part has not come is not looked at before it
+// has.
 func TestReceiveStarves(t *testing.T) {
 	k := newFakeKernel(t)
 	rx := make([]wire.RxPacket, 4)

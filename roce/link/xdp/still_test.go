@@ -156,8 +156,9 @@ func TestKicks(t *testing.T) {
 	}
 }
 
-// Packets for which there is no frame wait, in order, and go when the kernel has given some back; one that cannot go any more is
-// left out. Those that had waited for their neighbour wait behind them.
+// Packets for which there is no frame wait, in order, and go when the kernel has given some back;
+// one that cannot go any more is left out. Those that had waited for their neighbour wait behind
+// them.
 func TestNoFrames(t *testing.T) {
 	s := newStill(t)
 	p, other := there(), there()

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A connection that is given up tells its peer as often as a REP could have been sent, and is remembered to the end of its time.
+// A connection that is given up tells its peer as often as a REP could have been sent, and is
+// remembered to the end of its time.
 func TestFarewells(t *testing.T) {
 	r := newRig(t)
 	r.reach(RepSent)

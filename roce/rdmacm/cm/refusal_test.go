@@ -126,8 +126,8 @@ func TestNotCM(t *testing.T) {
 	}
 }
 
-// TestRefusalThatComesLate: nobody listened for the first REQ, and somebody accepted the second. If the REP overtakes the
-// REJ of the first, the REJ ends nothing.
+// TestRefusalThatComesLate: nobody listened for the first REQ, and somebody accepted the second. If
+// the REP overtakes the REJ of the first, the REJ ends nothing.
 func TestRefusalThatComesLate(t *testing.T) {
 	r := newRig(t)
 	r.reach(RepRcvd)

@@ -63,8 +63,8 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-// TestCrowdOverBadNetwork: the same, and the network loses one datagram in ten. One that is given up
-// for others learns it. (One whose four answers are lost is given up for nobody, and told once.)
+// TestCrowdOverBadNetwork: the same, and the network loses one datagram in ten. One that is given
+// up for others learns it. (One whose four answers are lost is given up for nobody, and told once.)
 func TestCrowdOverBadNetwork(t *testing.T) {
 	seeds.Run(t, seeds.Fewer(7), func(t *testing.T, seed uint64) {
 		const conns = 600

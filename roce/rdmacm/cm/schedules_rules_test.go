@@ -100,8 +100,8 @@ func (w *twoEnds) believe(r *record, e *Event) error {
 			}
 		}
 	case EventUnreachable:
-		// Each try that had no answer was lost on one of the ways, or the time ran while it was on it.
-		// While the application is slow it is asked for patience, and the tries begin anew.
+		// Each try that had no answer was lost on one of the ways, or the time ran while it was on
+		// it. While the application is slow it is asked for patience, and the tries begin anew.
 		least := w.p.tries
 		if r.passive {
 			least = min(least, quietTries)
@@ -260,9 +260,9 @@ func (w *twoEnds) Final() error {
 	return nil
 }
 
-// excused reports whether an end cannot know that its connection is over. Nobody acknowledges a REJ: if it is
-// lost, and the RTU was, too, or came after TIMEWAIT, there is nothing more to come. It is found out by what the queue pair
-// sends, and by questions (Config.LookNs).
+// excused reports whether an end cannot know that its connection is over. Nobody acknowledges a
+// REJ: if it is lost, and the RTU was, too, or came after TIMEWAIT, there is nothing more to come.
+// It is found out by what the queue pair sends, and by questions (Config.LookNs).
 func (w *twoEnds) excused(r *record) bool {
 	if w.p.lookNs > 0 {
 		return false

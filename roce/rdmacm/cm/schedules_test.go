@@ -17,14 +17,15 @@ var (
 	statesFlag = flag.Int("states", 0, "TestEverySchedule: most states of a program, whose search is then not complete; 0 for no bound")
 )
 
-// TestEverySchedule plays small programs of two communication managers under every schedule. The agent has no
-// clock, goroutine or source of randomness, so two of them, a wire and what their applications have done are all the
-// state there is. In each state every action is tried that can happen next: deliver, lose, duplicate or overtake a
-// datagram; let a timer run, also while datagrams are on their way or the application has something to do; and whatever
-// the applications may do. A state that was met before is not entered again.
+// TestEverySchedule plays small programs of two communication managers under every schedule. The
+// agent has no clock, goroutine or source of randomness, so two of them, a wire and what their
+// applications have done are all the state there is. In each state every action is tried that can
+// happen next: deliver, lose, duplicate or overtake a datagram; let a timer run, also while
+// datagrams are on their way or the application has something to do; and whatever the applications
+// may do. A state that was met before is not entered again.
 //
-// What is bounded is how many datagrams are lost, duplicated and overtaken, and how many timers run early, by the
-// program's budget. Within it the search is complete.
+// What is bounded is how many datagrams are lost, duplicated and overtaken, and how many timers run
+// early, by the program's budget. Within it the search is complete.
 //
 // The rules are in schedules_rules_test.go. A failure prints its schedule.
 func TestEverySchedule(t *testing.T) {

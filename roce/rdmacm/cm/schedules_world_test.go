@@ -104,8 +104,8 @@ type record struct {
 	dead                                           bool // its process has died
 }
 
-// fewIDs makes numbers. Transaction IDs are always new; communication IDs come from the start again if
-// few is not 0.
+// fewIDs makes numbers. Transaction IDs are always new; communication IDs come from the start again
+// if few is not 0.
 type fewIDs struct {
 	end  uint32
 	n    uint32

@@ -74,7 +74,8 @@ type cacheResult struct {
 	Gets                        int
 }
 
-// cacheServer serves until its standard input ends. It says when it is ready, and at the end how many GETs it has answered.
+// cacheServer serves until its standard input ends. It says when it is ready, and at the end how
+// many GETs it has answered.
 func cacheServer(ctx context.Context, addr string, keys, bytes int) error {
 	at, err := netip.ParseAddrPort(addr)
 	if err != nil {

@@ -19,8 +19,9 @@ import (
 	"github.com/goroce/goroce/roce"
 )
 
-// freePorts returns addresses of this machine whose ports nobody has at the moment, neither of TCP nor of RoCE. They are below those
-// that the kernel and RDMA-CM choose, so they stay free while a server that is killed is away.
+// freePorts returns addresses of this machine whose ports nobody has at the moment, neither of TCP
+// nor of RoCE. They are below those that the kernel and RDMA-CM choose, so they stay free while a
+// server that is killed is away.
 func freePorts(n int) (addrs []string, err error) {
 	for tries := 0; len(addrs) < n; tries++ {
 		addr := fmt.Sprintf("127.0.0.1:%d", 10000+rand.N(20000))
@@ -109,7 +110,8 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// cpuOfProcess returns the CPU time that a process of this machine has used, in hundredths of a second.
+// cpuOfProcess returns the CPU time that a process of this machine has used, in hundredths of a
+// second.
 func cpuOfProcess(pid int) time.Duration {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

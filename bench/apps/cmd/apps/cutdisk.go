@@ -11,8 +11,9 @@ import (
 
 const sector = 512
 
-// cutDisk is a disk whose process loses what was not persisted when it is killed, as a machine does whose power is cut. The kernel
-// would keep what was written to a file that is mapped. Sectors are written in any order, and now and then one that nobody asked for.
+// cutDisk is a disk whose process loses what was not persisted when it is killed, as a machine does
+// whose power is cut. The kernel would keep what was written to a file that is mapped. Sectors are
+// written in any order, and now and then one that nobody asked for.
 type cutDisk struct {
 	f      *os.File
 	memory []byte

@@ -53,7 +53,8 @@ func paramsStart(ctx context.Context, net string, servers, workers, staleness, b
 		"-bytes", fmt.Sprint(bytes), "-calls", fmt.Sprint(calls))
 }
 
-// paramsMember is one process of a group. The first worker prints p50 and p99 of a step, in microseconds. Each worker checks that its parameters are what staleness allows.
+// paramsMember is one process of a group. The first worker prints p50 and p99 of a step, in
+// microseconds. Each worker checks that its parameters are what staleness allows.
 func paramsMember(ctx context.Context, net string, addrs []string, rank int, o reduce.Shared, calls int) error {
 	nw, err := network(net)
 	if err != nil {
@@ -86,7 +87,8 @@ func paramsMember(ctx context.Context, net string, addrs []string, rank int, o r
 		if calls > 0 && step > 5 { // the first ones grow what has to grow
 			took = append(took, time.Since(begin))
 		}
-		// Every step of a worker adds one: ours are there, and those of others that have to be and may be.
+		// Every step of a worker adds one: ours are there, and those of others that have to be and
+		// may be.
 		low := step + (workers-1)*max(0, step-o.Staleness)
 		high := step + (workers-1)*(step+o.Staleness)
 		for i, got := range w.Params {

@@ -15,9 +15,9 @@ import (
 	"github.com/goroce/goroce/bench/apps/kv"
 )
 
-// raftKill has clients use a cluster whose servers are killed and stopped, and checks what they saw. Every
-// hundred rounds the history is checked and a new one begun: of keys of its own, since an operation whose end is not
-// known may still be done later.
+// raftKill has clients use a cluster whose servers are killed and stopped, and checks what they
+// saw. Every hundred rounds the history is checked and a new one begun: of keys of its own, since
+// an operation whose end is not known may still be done later.
 func raftKill(ctx context.Context, name string, nodes, rounds int) error {
 	addrs, err := freePorts(nodes)
 	if err != nil {

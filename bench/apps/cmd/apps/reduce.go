@@ -56,7 +56,8 @@ func reduceMain(ctx context.Context, args []string) error {
 	})
 }
 
-// starter starts the processes of a group, of which one prints p50, p99 and the mean of a call, in microseconds.
+// starter starts the processes of a group, of which one prints p50, p99 and the mean of a call, in
+// microseconds.
 type starter func(net string, bytes, calls int) ([]*child, error)
 
 // besideTCP prints a table of groups over RoCE and over TCP in turn, by size.
@@ -155,8 +156,8 @@ func sayQuantiles(took []time.Duration) string {
 	return fmt.Sprintf(quantiles, us(took[len(took)/2]), us(took[len(took)*99/100]), us(sum/time.Duration(len(took))))
 }
 
-// reduceMember is one process of a group. Rank 0 prints p50 and p99 of a call, in microseconds. Every call
-// is checked against the serial sum.
+// reduceMember is one process of a group. Rank 0 prints p50 and p99 of a call, in microseconds.
+// Every call is checked against the serial sum.
 func reduceMember(ctx context.Context, net string, addrs []string, rank int, topology string, bytes, calls int) error {
 	nw, err := network(net)
 	if err != nil {
@@ -209,7 +210,8 @@ func reduceKill(ctx context.Context, members int, topology string) error {
 	})
 }
 
-// killLast starts a group over each network, kills its last member and waits for the errors of the others, which have to contain want.
+// killLast starts a group over each network, kills its last member and waits for the errors of the
+// others, which have to contain want.
 func killLast(ctx context.Context, members int, what, want string, start starter) error {
 	for _, net := range []string{"roce", "tcp"} {
 		children, err := start(net, 1<<20, 0)

@@ -74,8 +74,8 @@ type reportRow struct {
 	measure           func(net string) (reportCell, error)
 }
 
-// reportCell is what an application does a second, how long half of these take at most, and the CPU time of all its processes for
-// one; times are in microseconds.
+// reportCell is what an application does a second, how long half of these take at most, and the CPU
+// time of all its processes for one; times are in microseconds.
 type reportCell struct{ rate, p50, cpu float64 }
 
 func reportMain(ctx context.Context, args []string) error {
@@ -113,7 +113,8 @@ func reportMain(ctx context.Context, args []string) error {
 			if err := c.measure(net, bytes, start); err != nil {
 				return cell, err
 			}
-			// Not from p50: a call that a quota stops takes ten times as long, so that half of them say nothing about the rate.
+			// Not from p50: a call that a quota stops takes ten times as long, so that half of them
+			// say nothing about the rate.
 			return reportCell{1e6 / c.mean[0], c.p50[0], c.cpu[0]}, nil
 		}}
 	}

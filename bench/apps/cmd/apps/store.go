@@ -66,7 +66,8 @@ func storeMain(ctx context.Context, args []string) error {
 	return nil
 }
 
-// storeResult is what a client of two replicas did, of all operations if it did several, and what it says.
+// storeResult is what a client of two replicas did, of all operations if it did several, and what
+// it says.
 type storeResult struct {
 	reportCell
 	text string
@@ -175,7 +176,8 @@ func storeReplica(ctx context.Context, addr, file string, blocks int, forget boo
 	return errors.Join(err, disk.Close())
 }
 
-// storeSays is how a client says how often it did something a second, and how long half of these took at most, in us.
+// storeSays is how a client says how often it did something a second, and how long half of these
+// took at most, in us.
 const storeSays = "%f/s, p50 %f us"
 
 // storeOpen opens a volume over RoCE or TCP.

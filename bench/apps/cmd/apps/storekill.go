@@ -22,7 +22,8 @@ import (
 	"github.com/goroce/goroce/roce"
 )
 
-// storeJournal is a client that writes to its standard output what it does, in the order in which it does it:
+// storeJournal is a client that writes to its standard output what it does, in the order in which
+// it does it:
 //
 //	o K          it has opened the volume, K replicas are in sync
 //	r BLOCK N    what it found in a block
@@ -31,8 +32,8 @@ import (
 //	F K, f K     it begins a flush; that was acknowledged
 //	s K          so many replicas are in sync
 //
-// It goes on until it is killed, its standard input ends, or no replica is left. life makes its numbers greater than those of
-// the clients before.
+// It goes on until it is killed, its standard input ends, or no replica is left. life makes its
+// numbers greater than those of the clients before.
 func storeJournal(ctx context.Context, addrs []string, blocks, writers int, life uint64) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -232,8 +233,9 @@ func (w *storeWatch) until(ctx context.Context, what string, c *child, f func() 
 	}
 }
 
-// storeKill cuts the power of replicas and of their client at random points, and checks what is there afterwards: of what was
-// acknowledged nothing is missing as long as a replica has its memory, of what was flushed nothing at all.
+// storeKill cuts the power of replicas and of their client at random points, and checks what is
+// there afterwards: of what was acknowledged nothing is missing as long as a replica has its
+// memory, of what was flushed nothing at all.
 func storeKill(ctx context.Context, rounds, blocks, writers int) error {
 	dir, err := os.MkdirTemp("", "store")
 	if err != nil {
@@ -313,7 +315,8 @@ func storeKill(ctx context.Context, rounds, blocks, writers int) error {
 				return where(err)
 			}
 		}
-		// One in eight is cut at any point of the way back; one in four in the middle of a resynchronisation.
+		// One in eight is cut at any point of the way back; one in four in the middle of a
+		// resynchronisation.
 		if rand.N(8) > 0 {
 			if err := w.until(ctx, "the volume is not open", client, func() bool { return w.open }); err != nil {
 				return where(err)

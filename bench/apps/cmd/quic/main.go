@@ -1,8 +1,9 @@
-// Command quic is the end of a measurement that "bench -items paths" compares goroce with: a transfer by quic-go
-// over one connection, and small messages over another. It is in this module for the sake of what quic-go needs.
+// Command quic is the end of a measurement that "bench -items paths" compares goroce with: a
+// transfer by quic-go over one connection, and small messages over another. It is in this module
+// for the sake of what quic-go needs.
 //
-// "quic serve ADDR:PORT" takes, and "quic send ADDR:PORT [ping]" sends until its standard input ends. For each line
-// that it reads it prints what was done so far, as JSON.
+// "quic serve ADDR:PORT" takes, and "quic send ADDR:PORT [ping]" sends until its standard input
+// ends. For each line that it reads it prints what was done so far, as JSON.
 package main
 
 import (

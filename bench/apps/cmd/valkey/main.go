@@ -70,7 +70,8 @@ func median(v []float64) float64 {
 	return v[len(v)/2]
 }
 
-// measure has all clients repeat a command, each when it has the reply, and returns the requests a second of all.
+// measure has all clients repeat a command, each when it has the reply, and returns the requests a
+// second of all.
 func measure(clients []*valkey.Client, cmd [][]byte, each time.Duration) (float64, error) {
 	var wg sync.WaitGroup
 	counts, errs := make([]int, len(clients)), make([]error, len(clients))

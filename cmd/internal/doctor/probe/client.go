@@ -23,8 +23,8 @@ type Config struct {
 	GoodputTime time.Duration
 	// LocalMTU is the MTU of the interface.
 	LocalMTU int
-	// Patience is how long an answer is waited for at least; 0: 100 ms. A path that drops what is long takes
-	// eight times as long to be told from one that is slow.
+	// Patience is how long an answer is waited for at least; 0: 100 ms. A path that drops what is
+	// long takes eight times as long to be told from one that is slow.
 	Patience time.Duration
 	// Step, if not nil, is told what is tried next.
 	Step func(what string)
@@ -52,8 +52,8 @@ type client struct {
 	said     error // what the network said last
 }
 
-// Run tries the path. The error is about this machine, or that of the context; that the path is bad is in
-// the result.
+// Run tries the path. The error is about this machine, or that of the context; that the path is bad
+// is in the result.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
 	sock, err := openEntropy(cfg.Local, true)
 	if err != nil {
@@ -269,8 +269,8 @@ func (c *client) tryHeaders(r *Result) error {
 	return nil
 }
 
-// tryUnasked has the peer send from a port to which nothing went: a firewall that keeps state lets answers in, and not
-// those.
+// tryUnasked has the peer send from a port to which nothing went: a firewall that keeps state lets
+// answers in, and not those.
 func (c *client) tryUnasked(r *Result) error {
 	if c.home == nil {
 		r.Untried = fmt.Sprintf("UDP port %d is in use here", ib.UDPPort)
@@ -315,8 +315,8 @@ func (m *Mark) note(sent, came uint8) {
 	}
 }
 
-// roceOverhead is what a packet of a reliable connection has around its payload at most: BTH, RETH, immediate data,
-// ICRC. (An atomic is longer than that and has no payload.)
+// roceOverhead is what a packet of a reliable connection has around its payload at most: BTH, RETH,
+// immediate data, ICRC. (An atomic is longer than that and has no payload.)
 const roceOverhead = ib.BTHBytes + ib.RETHBytes + ib.ImmDtBytes + ib.ICRCBytes
 
 // tryMTU sends packets as long as those of each path MTU.

@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// drops are what a network namespace has dropped of UDP, since it was made. A packet that was damaged on the way is
-// one of them, where RoCE sends with UDP checksums: to a socket it looks like loss.
+// drops are what a network namespace has dropped of UDP, since it was made. A packet that was
+// damaged on the way is one of them, where RoCE sends with UDP checksums: to a socket it looks like
+// loss.
 type drops struct {
 	Damaged uint32 // the UDP checksum was wrong
 	Full    uint32 // the receive buffer of a socket was full
@@ -105,8 +106,8 @@ func (d *drops) note(name, value string) {
 	}
 }
 
-// dropsBytes is the length of drops behind the message of type tallied, if the question had room for them: a mark, and the
-// fields. Servers of before leave zeros there.
+// dropsBytes is the length of drops behind the message of type tallied, if the question had room
+// for them: a mark, and the fields. Servers of before leave zeros there.
 const (
 	dropsBytes = 12
 	dropsMark  = 0x44524F50

@@ -14,7 +14,8 @@ const (
 	// maxSeq bounds the numbers of the packets of a run that is counted.
 	maxSeq = 1 << 16
 
-	// dscp is the traffic class of the packets that tell whether it is kept: AF31, as RoCE often has.
+	// dscp is the traffic class of the packets that tell whether it is kept: AF31, as RoCE often
+	// has.
 	dscp = 26
 
 	helloTries   = 6
@@ -30,7 +31,8 @@ const (
 
 	pings = 200
 
-	// In the test of goodput: packets on their way, to begin with and at most; the latter depends on the round trip.
+	// In the test of goodput: packets on their way, to begin with and at most; the latter depends
+	// on the round trip.
 	firstWindow = 16
 	leastWindow = 64
 	maxWindow   = 2048

@@ -87,8 +87,8 @@ func (c *client) tryBurst(r *Result) error {
 	return nil
 }
 
-// with tells those that the receiver dropped from those that never came. Its counters are of all UDP, so that they
-// explain no more than what is missing.
+// with tells those that the receiver dropped from those that never came. Its counters are of all
+// UDP, so that they explain no more than what is missing.
 func (f Fate) with(d drops) Fate {
 	f.Damaged = min(int(d.Damaged), f.Lost)
 	f.Full = min(int(d.Full), f.Lost-f.Damaged)
@@ -129,8 +129,8 @@ func (c *client) tryRTT(r *Result) error {
 	return nil
 }
 
-// tryGoodput keeps a window of the longest packets on their way; it grows until one is lost, and then halves, as that of TCP
-// does. Answers are short.
+// tryGoodput keeps a window of the longest packets on their way; it grows until one is lost, and
+// then halves, as that of TCP does. Answers are short.
 func (c *client) tryGoodput(r *Result, d time.Duration) error {
 	mtu := min(r.Forward.MTU, r.Back.MTU)
 	if d <= 0 || mtu == 0 {
@@ -182,8 +182,8 @@ func (c *client) tryGoodput(r *Result, d time.Duration) error {
 	return nil
 }
 
-// windowLimit is how large the window becomes: what fast paths of that length hold, and a little more. Beyond that it would
-// only fill buffers, of which unprivileged receivers have little.
+// windowLimit is how large the window becomes: what fast paths of that length hold, and a little
+// more. Beyond that it would only fill buffers, of which unprivileged receivers have little.
 func (c *client) windowLimit(mtu int) float64 {
 	onPath := windowRate * c.rtt.Seconds() / float64(mtu)
 	return min(maxWindow, leastWindow+onPath)

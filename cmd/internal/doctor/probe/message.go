@@ -63,7 +63,8 @@ type counts struct {
 	Received, Reordered, Duplicate, BadICRC, Marked uint32
 }
 
-// messageBytes is the length of a message, and packetBytes that of the shortest packet (UDP payload).
+// messageBytes is the length of a message, and packetBytes that of the shortest packet (UDP
+// payload).
 var (
 	messageBytes = binary.Size(message{})
 	packetBytes  = overhead + messageBytes
@@ -84,14 +85,14 @@ func (e endpoint) addrPort() netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom16(e.Addr).Unmap(), e.Port)
 }
 
-// flow is what the ICRC covers of the headers before the BTH. IPv4 packets of these sockets have identification 0 and
-// the flag DF.
+// flow is what the ICRC covers of the headers before the BTH. IPv4 packets of these sockets have
+// identification 0 and the flag DF.
 func flow(src, dst netip.AddrPort) ib.ICRC {
 	return ib.NewICRC(ib.Flow{Src: src.Addr(), Dst: dst.Addr(), SrcPort: src.Port(), DstPort: dst.Port()})
 }
 
-// encode makes a packet of size bytes (UDP payload), or as long as it must be. What is behind the message is there if
-// the size has room for it.
+// encode makes a packet of size bytes (UDP payload), or as long as it must be. What is behind the
+// message is there if the size has room for it.
 func (m *message) encode(buf []byte, size int, behind ...byte) []byte {
 	m.Magic, m.Version = magic, version
 	size = (max(size, packetBytes) + 3) &^ 3 // without padding

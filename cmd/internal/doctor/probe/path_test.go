@@ -177,7 +177,8 @@ func TestChangedBytes(t *testing.T) {
 	})
 }
 
-// What the receiving kernel drops, for a wrong checksum or a full buffer, is told from what never came, in both directions.
+// What the receiving kernel drops, for a wrong checksum or a full buffer, is told from what never
+// came, in both directions.
 func TestDamageIsNoLoss(t *testing.T) {
 	for _, back := range []bool{false, true} {
 		over(t, func(w *wire) {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/net/bpf"
 )
 
-// rawView sees IPv4 packets with their header, beside a UDP socket. The kernel gives a packet to raw sockets first, so that
-// when the UDP socket has one, the copy is here.
+// rawView sees IPv4 packets with their header, beside a UDP socket. The kernel gives a packet to
+// raw sockets first, so that when the UDP socket has one, the copy is here.
 type rawView struct {
 	fd  int
 	buf []byte
@@ -32,8 +32,9 @@ const rawKeyBytes = ib.BTHBytes + ib.DETHBytes + 44
 // maxRaw bounds what is kept for the UDP socket, which may have lost the packet.
 const maxRaw = 64
 
-// openRaw opens one for a local address and port, or returns nil: without CAP_NET_RAW, and for IPv6, where raw sockets do
-// not show the header, and the ICRC covers nothing of it that a UDP socket does not show.
+// openRaw opens one for a local address and port, or returns nil: without CAP_NET_RAW, and for
+// IPv6, where raw sockets do not show the header, and the ICRC covers nothing of it that a UDP
+// socket does not show.
 func openRaw(at netip.AddrPort) *rawView {
 	if !at.Addr().Is4() {
 		return nil

@@ -15,8 +15,8 @@ type Result struct {
 	Forward Way `json:"forward"` // from here to there
 	Back    Way `json:"back"`
 
-	// Unasked says whether packets of the peer's own, from a port to which nothing was sent, come to UDP port
-	// 4791 here. Untried says why that is not known.
+	// Unasked says whether packets of the peer's own, from a port to which nothing was sent, come
+	// to UDP port 4791 here. Untried says why that is not known.
 	Unasked bool   `json:"unasked"`
 	Untried string `json:"untried,omitempty"`
 
@@ -80,8 +80,8 @@ type RTT struct {
 	P99     int64 `json:"p99_ns"`
 }
 
-// Goodput is what a window of packets carries to the server, each in a system call of its own: RoCE, which sends many at once, reaches
-// more where the machine is what limits.
+// Goodput is what a window of packets carries to the server, each in a system call of its own:
+// RoCE, which sends many at once, reaches more where the machine is what limits.
 type Goodput struct {
 	Bits    float64 `json:"bits_per_s"` // payload of RoCE that was answered
 	Packets int     `json:"packets"`

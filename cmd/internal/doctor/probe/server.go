@@ -52,8 +52,8 @@ type run struct {
 	before drops // when it began
 }
 
-// Listen opens a server at an address and port, which is 4791 but for tests and where that is taken. begun, if not nil, is told
-// of each client of which nothing is remembered.
+// Listen opens a server at an address and port, which is 4791 but for tests and where that is
+// taken. begun, if not nil, is told of each client of which nothing is remembered.
 func Listen(at netip.AddrPort, begun func(netip.Addr)) (*Server, error) {
 	sock, err := openSocket(at, false)
 	if err != nil {

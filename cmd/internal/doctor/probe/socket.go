@@ -45,7 +45,8 @@ type udpSocket struct {
 	lost *dropCounters // nil if they cannot be read
 }
 
-// openSocket opens one at an address; port 0 is any. errs asks for what routers and hosts say about packets.
+// openSocket opens one at an address; port 0 is any. errs asks for what routers and hosts say about
+// packets.
 func openSocket(at netip.AddrPort, errs bool) (*udpSocket, error) {
 	network := "udp4"
 	if at.Addr().Is6() {

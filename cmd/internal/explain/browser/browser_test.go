@@ -1,4 +1,5 @@
-// Package browser tests the page of roce explain in Chromium. It is a module of its own for what it takes to drive one.
+// Package browser tests the page of roce explain in Chromium. It is a module of its own for what it
+// takes to drive one.
 package browser
 
 import (
@@ -189,7 +190,8 @@ func pages(t *testing.T) map[string][]byte {
 	}
 }
 
-// What a person does: the first finding is there with its packets, a click and a key go to others, a link to a packet.
+// What a person does: the first finding is there with its packets, a click and a key go to others,
+// a link to a packet.
 func TestFindings(t *testing.T) {
 	html := pages(t)["losses"]
 	b := open(t, html, "", desk)
@@ -264,7 +266,8 @@ func TestTimeToScale(t *testing.T) {
 	type point struct{ Y, Ns float64 }
 	script := `(() => { const D = JSON.parse(document.getElementById("data").textContent), out = [];
 		for (const d of document.querySelectorAll("#space [data-k]")) { const n = d.querySelector(".n"); if (n) out.push({Y: parseFloat(d.style.top), Ns: D.rows.find(r => r[0] === +n.textContent)[1]}); } return out; })()`
-	// Between breaks all have one ratio: each two neighbours stand apart by time, or by less as the pause is cut.
+	// Between breaks all have one ratio: each two neighbours stand apart by time, or by less as the
+	// pause is cut.
 	ratio := func(all []point) (most float64) {
 		require.Greater(t, len(all), 5)
 		for i := 1; i < len(all); i++ {
@@ -319,8 +322,8 @@ func TestCharts(t *testing.T) {
 	}
 }
 
-// repeated is a pcap file with the packets of another one until there are n, a second after the other: new
-// PSNs would need new ICRCs, and the page does not mind.
+// repeated is a pcap file with the packets of another one until there are n, a second after the
+// other: new PSNs would need new ICRCs, and the page does not mind.
 func repeated(t *testing.T, n int) []byte {
 	t.Helper()
 	b, err := os.ReadFile(captures + "rc_pingpong_loss.pcap")
@@ -338,7 +341,8 @@ func repeated(t *testing.T, n int) []byte {
 	return out
 }
 
-// Of 100,000 packets the page holds only the rows that are seen, at each width and wherever it is scrolled to.
+// Of 100,000 packets the page holds only the rows that are seen, at each width and wherever it is
+// scrolled to.
 func TestManyPackets(t *testing.T) {
 	const n = 100_000
 	var html bytes.Buffer

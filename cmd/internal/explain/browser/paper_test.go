@@ -12,7 +12,8 @@ import (
 // packetLine is a packet of a printed ladder: number, time, and what it is.
 var packetLine = regexp.MustCompile(`(?m)^ *(\d+) +[\d.]+ (?:µs|ms|s) .*\w`)
 
-// A short capture is printed whole, with the names of the ends, and without what is of no use on paper.
+// A short capture is printed whole, with the names of the ends, and without what is of no use on
+// paper.
 func TestPaperOfShortCapture(t *testing.T) {
 	html := command(t, explain.Command(), captures+"rping.pcap")
 	pages := onPaper(t, html)
@@ -25,7 +26,8 @@ func TestPaperOfShortCapture(t *testing.T) {
 	}
 }
 
-// Of a long one the packets around each finding are printed, and no heading stands at the end of a page.
+// Of a long one the packets around each finding are printed, and no heading stands at the end of a
+// page.
 func TestPaperOfLongCapture(t *testing.T) {
 	html := command(t, explain.Command(), captures+"rc_pingpong_loss.pcap")
 	pages := onPaper(t, html)

@@ -93,8 +93,9 @@ func TestStartsPrivileged(t *testing.T) {
 	}
 }
 
-// Programs that list or read /sys/class/infiniband see the devices, however they open it; other paths stay as they are. What was made for that
-// is gone when they end, or become another program; of one that is killed it stays, with nobody's lock on it.
+// Programs that list or read /sys/class/infiniband see the devices, however they open it; other
+// paths stay as they are. What was made for that is gone when they end, or become another program;
+// of one that is killed it stays, with nobody's lock on it.
 func TestSysfs(t *testing.T) {
 	if _, err := exec.LookPath("gcc"); err != nil {
 		t.Skip("gcc is not installed")

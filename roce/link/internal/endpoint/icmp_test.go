@@ -166,7 +166,8 @@ type ear func(b []byte) (int, error)
 
 func (f ear) Read(b []byte) (int, error) { return f(b) }
 
-// A socket that fails now and then is heard on, and one that does nothing else, or is closed, is not.
+// A socket that fails now and then is heard on, and one that does nothing else, or is closed, is
+// not.
 func TestHear(t *testing.T) {
 	l, _ := opened(t, here)
 	raw := append(quoted4(0, 300, 0, l.Port()), make([]byte, 12)...)

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a read says of the socket: nothing, that datagrams may be there although none can be read, or
-// that it is no more.
+// What a read says of the socket: nothing, that datagrams may be there although none can be read,
+// or that it is no more.
 func TestReadSocket(t *testing.T) {
 	var b Base
 	var err error

@@ -114,7 +114,8 @@ func TestParseHeaders(t *testing.T) {
 	}
 }
 
-// The partial checksum is that of the pseudo header: with the rest of the datagram it makes the whole one.
+// The partial checksum is that of the pseudo header: with the rest of the datagram it makes the
+// whole one.
 func TestPartialChecksum(t *testing.T) {
 	for _, f := range flows {
 		var h Header

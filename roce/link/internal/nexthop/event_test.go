@@ -64,7 +64,8 @@ func TestHopsOfOneNeighbour(t *testing.T) {
 	require.Equal(t, map[rtnl.NeighbourKey][]*Hop{other: hops[:2]}, tab.byNeig)
 }
 
-// What changes elsewhere may change every way. Only what may move the local addresses has them looked for.
+// What changes elsewhere may change every way. Only what may move the local addresses has them
+// looked for.
 func TestEvents(t *testing.T) {
 	local := netip.MustParseAddr("192.0.2.100")
 	up := rtnl.Link{Index: 7, Name: "seven", Flags: 1}
@@ -140,8 +141,8 @@ func TestRouteMTU(t *testing.T) {
 	require.Equal(t, 1500, tab.Get(n.B4, n.A4).State().MTU)
 }
 
-// Each address is looked for by itself, and one that has moved has all hops asked for. Those that are away are looked for when
-// interfaces have changed.
+// Each address is looked for by itself, and one that has moved has all hops asked for. Those that
+// are away are looked for when interfaces have changed.
 func TestLocate(t *testing.T) {
 	n := linktest.NewNet(t, 1500)
 	const lo = 1
@@ -189,7 +190,8 @@ func TestLocate(t *testing.T) {
 	}
 }
 
-// To send by a neighbour that is stale, or that failed a while ago, has the kernel ask it; one that is known, or forgotten, does not.
+// To send by a neighbour that is stale, or that failed a while ago, has the kernel ask it; one that
+// is known, or forgotten, does not.
 func TestUseProbes(t *testing.T) {
 	for _, c := range []struct {
 		s    State

@@ -103,7 +103,8 @@ func TestSplitTail(t *testing.T) {
 	require.Equal(t, link.Stats{RxPackets: 1, RxBytes: 100, RxShort: 1}, stats(s))
 }
 
-// Packets that may be another device's are offered, and those that it takes are not handed up, wherever they are in a datagram.
+// Packets that may be another device's are offered, and those that it takes are not handed up,
+// wherever they are in a datagram.
 func TestHandOn(t *testing.T) {
 	s := splitter()
 	s.Slot = ib.Slot{Index: 3, Bits: 6}

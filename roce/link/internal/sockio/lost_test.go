@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A message whose last packet was added in part is dropped, with the packets before that; whole ones stay.
+// A message whose last packet was added in part is dropped, with the packets before that; whole
+// ones stay.
 func TestDropBroken(t *testing.T) {
 	const front = 8
 	b, flow := NewBatch[*flowOf](), &flowOf{}

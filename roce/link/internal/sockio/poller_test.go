@@ -179,7 +179,8 @@ func TestPollerDescriptorClosed(t *testing.T) {
 	require.ErrorIs(t, p.Poll(fds, -1), unix.EBADF)
 }
 
-// A doze that finds nothing goes on as a poll, for the rest of the time; half of the processors doze.
+// A doze that finds nothing goes on as a poll, for the rest of the time; half of the processors
+// doze.
 func TestPollerDozes(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	p := newPoller(t)

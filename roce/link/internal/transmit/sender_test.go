@@ -70,8 +70,8 @@ func packetOf(p *wire.Path, payload int) wire.TxPacket {
 	return tx
 }
 
-// What the kernel answers, and what becomes of five packets of one datagram: which calls there are, what is lost, what waits, and what
-// the counters say.
+// What the kernel answers, and what becomes of five packets of one datagram: which calls there are,
+// what is lost, what waits, and what the counters say.
 func TestAnswers(t *testing.T) {
 	const n, payload, size = 5, 1024, ib.BTHBytes + 1024 + ib.ICRCBytes
 	const again, refused, gone, interrupted = unix.EAGAIN, unix.EIO, unix.ENOBUFS, unix.EINTR
@@ -120,7 +120,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// Where segmentation is refused, packets go singly from then on, unless there were more than older kernels take.
+// Where segmentation is refused, packets go singly from then on, unless there were more than older
+// kernels take.
 func TestRefused(t *testing.T) {
 	for _, n := range []int{2, sockio.MaxSegmentsOld, sockio.MaxSegmentsOld + 1} {
 		k := newKernel()
@@ -196,8 +197,8 @@ func newTowards(s nexthop.Status) *towards {
 	return &towards{Path: Path{ICRC: ICRC{ICRC: ib.NewICRC(flow)}, Most: 2000, hop: &nexthop.Hop{}}, status: s}
 }
 
-// Packets wait until their neighbour is known, in order and as many as may, those of each path for themselves; then they go, or are
-// counted.
+// Packets wait until their neighbour is known, in order and as many as may, those of each path for
+// themselves; then they go, or are counted.
 func TestUnresolved(t *testing.T) {
 	var sent []byte
 	var stats Counters
