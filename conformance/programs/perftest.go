@@ -137,8 +137,8 @@ func checkPerftest(program, args string) func(server, client string) error {
 		for _, line := range lines {
 			f := strings.Fields(line)
 			// #bytes #iterations BW-peak BW-average MsgRate; or t_min t_max t_typical t_avg ...; of
-			// -D average times only. On a busy machine a bandwidth may be too small to be shown, and
-			// the rate is not.
+			// -D average times only. On a busy machine a bandwidth may be too small to be shown,
+			// and the rate is not.
 			results := f[2:]
 			if strings.HasSuffix(program, "_lat") {
 				results = f[2:3]
