@@ -73,7 +73,7 @@ func (p *player) expect(s *step) {
 		switch why := p.compare(s, d); {
 		case why == "":
 			p.matched(s)
-			p.mark = d.At - d.Late // so that "after" is not too strict
+			p.mark, p.sends = d.At-d.Late, false // so that "after" is not too strict
 			if !s.many {
 				return
 			}

@@ -103,9 +103,10 @@ type player struct {
 	vars     map[string]uint64
 	commID   uint64
 
-	queue  []Datagram // received and not used
-	passed []*step    // what may come any number of times before the next packet
-	mark   time.Duration
+	queue  []Datagram    // received and not used
+	passed []*step       // what may come any number of times before the next packet
+	mark   time.Duration // where "after" counts from
+	sends  bool          // nothing but sending since then
 	all    []Datagram
 	log    []event
 }

@@ -92,7 +92,7 @@ func (p *player) postSend(s *step) {
 		e.Raw, e.Addr, e.LKey = true, e.MR.Addr()+uint64(e.Off), uint32(get("lkey", 0))
 	}
 	q.sends = wr.ID + 1
-	p.mark = p.b.Now()
+	p.mark, p.sends = p.b.Now(), false
 	p.note(s, "%s", s.text)
 	peer.Must(q.qp.PostSend(wr))
 }
