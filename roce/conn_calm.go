@@ -50,14 +50,14 @@ func (c *Conn) hasten(p *Pending) {
 func (c *Conn) setFlags(wrs []verbs.SendWR, p *Pending) {
 	p.patient = p.op != nil && c.calm.now()
 	for i := range wrs {
-		f := &wrs[i].Flags
-		switch last := i == len(wrs)-1; {
-		case !last:
-			*f = *f&^verbs.SendSignaled | access.SendPatient
-		case p.patient:
-			*f |= verbs.SendSignaled | access.SendPatient
-		default:
+		// The requests may be the program's, and have the flags of an earlier operation.
+		f, last := &wrs[i].Flags, i == len(wrs)-1
+		*f &^= verbs.SendSignaled | access.SendPatient
+		if last {
 			*f |= verbs.SendSignaled
+		}
+		if !last || p.patient {
+			*f |= access.SendPatient
 		}
 	}
 }

@@ -78,6 +78,23 @@ func TestSomebodyWaits(t *testing.T) {
 	})
 }
 
+// Requests that the program uses again do not keep what they were last time.
+func TestRequestsUsedAgain(t *testing.T) {
+	calmly(t, 2*minCalm, func(t *testing.T, c, s *Conn, _ func() *Pending) {
+		remote, err := s.Register(make([]byte, 64), verbs.AccessAll)
+		require.NoError(t, err)
+		wrs := []verbs.SendWR{{Opcode: verbs.WRWrite, RemoteAddr: remote.Remote().Addr, RKey: remote.Remote().RKey}}
+		for _, patient := range []bool{true, false} {
+			p, err := c.Start(t.Context(), wrs...)
+			require.NoError(t, err)
+			require.Equal(t, patient, p.patient)
+			time.Sleep(100 * time.Microsecond)
+			require.Equal(t, patient, c.Stats().InProgress == 1)
+			require.NoError(t, p.Wait(t.Context()))
+		}
+	})
+}
+
 // A peer that closes has acknowledged all that it has, whether it was asked or not.
 func TestPeerClosesUnasked(t *testing.T) {
 	calmly(t, 2*minCalm, func(t *testing.T, c, s *Conn, start func() *Pending) {
