@@ -1,17 +1,7 @@
 /* A program that loads the library by dlopen, and installs a handler afterwards: it runs on a stack of its own all the same. */
 #include "../programs/check.h"
+#include "handler.h"
 #include <dlfcn.h>
-#include <signal.h>
-#include <stdbool.h>
-
-static volatile bool ran, apart;
-static void handler(int sig)
-{
-	(void)sig;
-	stack_t now;
-	ran = true;
-	apart = !sigaltstack(NULL, &now) && now.ss_flags & SS_ONSTACK;
-}
 
 int main(void)
 {

@@ -1,16 +1,6 @@
 /* A program that is not linked with the libraries: its handlers run on a stack of their own all the same, since they may interrupt Go. */
 #include "../programs/check.h"
-#include <signal.h>
-#include <stdbool.h>
-
-static volatile bool ran, apart;
-static void handler(int sig)
-{
-	(void)sig;
-	stack_t now;
-	ran = true;
-	apart = !sigaltstack(NULL, &now) && now.ss_flags & SS_ONSTACK;
-}
+#include "handler.h"
 
 int main(void)
 {
