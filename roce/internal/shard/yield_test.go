@@ -12,9 +12,24 @@ func TestYielder(t *testing.T) {
 	var y yielder
 	y.gaveWay(1000, 1500)
 	y.gaveWay(1000, 1000+8_000)
-	require.Zero(t, y.backoffUntil.Load(), "a peer, or nobody")
-	y.gaveWay(40_000, 40_000+4_000_000)
-	require.EqualValues(t, 4_040_000+staleNs, y.backoffUntil.Load(), "somebody who used a time slice")
+	require.Zero(t, y.paid.Load(), "a peer, or nobody")
+
+	// Each second yield goes to somebody who uses a time slice.
+	const slice = 4_000_000
+	now, lost := int64(0), int64(0)
+	for now < 100*staleNs {
+		if y.paid.Load()-now > staleNs {
+			now = y.paid.Load() - staleNs
+		}
+		now += slice
+		y.gaveWay(now, now+slice)
+		now, lost = now+slice, lost+slice
+	}
+	require.InEpsilon(t, 1./computesRest, float64(lost)/float64(now), 0.1)
+
+	now += 100 * staleNs
+	y.gaveWay(now, now+staleNs/computesRest/2)
+	require.Less(t, y.paid.Load()-now, int64(staleNs), "little, and for once")
 }
 
 // Goroutines that compute are not let run for a while, once it is sure that it was they who ran.
