@@ -7,10 +7,10 @@ import "sync/atomic"
 // more threads look than there are CPUs, as with both ends on one, every message would otherwise
 // cost a time slice, milliseconds.
 //
-// A thread that keeps the CPU longer than hoggedNs is unrelated work. Yields may lose one part in
-// computesRest of the time to it, and staleNs beyond that is overdrawn. Then there are none until
-// time has paid for it. A receiver that sleeps meanwhile is mostly woken on the CPU of its peer,
-// away from that work.
+// A thread that keeps the CPU longer than hoggedNs is unrelated work. There is then no yield for as
+// long as it ran; if yields go on to cost more than one part in computesRest of the time, for twice
+// as long each time, up to staleNs. A receiver that sleeps meanwhile is mostly woken on the CPU of
+// its peer, away from that work.
 //
 // Threads yield only in processes with one CPU, and where tryout finds it better. The kernel moves
 // threads apart that want the same CPU, but keeps those together that take turns at it in
@@ -18,9 +18,10 @@ import "sync/atomic"
 // neighbour has one, both ends do best on the other: each finds its packet there without a sleep
 // and a wake-up.
 type yielder struct {
-	looks   atomic.Uint32
-	paid    atomic.Int64 // when time has paid for what yields have lost
-	compute computing
+	looks        atomic.Uint32
+	backoffUntil atomic.Int64 // no yield before
+	backoff      atomic.Int64 // how long there was none the last time, ns
+	compute      computing
 }
 
 // computing notices goroutines that compute. A receiver that lets others run gets its processor
@@ -102,7 +103,7 @@ func (s *Shard) shareCPU() bool {
 func (s *Shard) yieldCPU() bool {
 	y := &s.yield
 	start := s.link.Now()
-	if y.paid.Load()-start > staleNs {
+	if start < y.backoffUntil.Load() {
 		return false
 	}
 	s.machine.Yield()
@@ -112,7 +113,14 @@ func (s *Shard) yieldCPU() bool {
 
 // gaveWay notes how long it took to get the CPU back.
 func (y *yielder) gaveWay(start, end int64) {
-	if took := end - start; took > hoggedNs {
-		y.paid.Store(max(y.paid.Load(), end) + took*computesRest)
+	took := end - start
+	if took <= hoggedNs {
+		return
 	}
+	rest := took
+	if start-y.backoffUntil.Load() < took*computesRest {
+		rest = min(max(rest, 2*y.backoff.Load()), staleNs)
+	}
+	y.backoff.Store(rest)
+	y.backoffUntil.Store(end + rest)
 }

@@ -12,24 +12,23 @@ func TestYielder(t *testing.T) {
 	var y yielder
 	y.gaveWay(1000, 1500)
 	y.gaveWay(1000, 1000+8_000)
-	require.Zero(t, y.paid.Load(), "a peer, or nobody")
+	require.Zero(t, y.backoffUntil.Load(), "a peer, or nobody")
 
-	// Each second yield goes to somebody who uses a time slice.
 	const slice = 4_000_000
-	now, lost := int64(0), int64(0)
-	for now < 100*staleNs {
-		if y.paid.Load()-now > staleNs {
-			now = y.paid.Load() - staleNs
-		}
-		now += slice
+	now := int64(staleNs)
+	fails := func() (rest int64) {
 		y.gaveWay(now, now+slice)
-		now, lost = now+slice, lost+slice
+		now = y.backoffUntil.Load()
+		return y.backoff.Load()
 	}
-	require.InEpsilon(t, 1./computesRest, float64(lost)/float64(now), 0.1)
-
-	now += 100 * staleNs
-	y.gaveWay(now, now+staleNs/computesRest/2)
-	require.Less(t, y.paid.Load()-now, int64(staleNs), "little, and for once")
+	require.EqualValues(t, slice, fails(), "somebody who used a time slice")
+	require.EqualValues(t, 2*slice, fails(), "and again")
+	for range 3 {
+		fails()
+	}
+	require.EqualValues(t, staleNs, fails())
+	now += slice * computesRest
+	require.EqualValues(t, slice, fails(), "most yields found the peer")
 }
 
 // Goroutines that compute are not let run for a while, once it is sure that it was they who ran.
