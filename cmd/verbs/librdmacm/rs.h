@@ -26,6 +26,7 @@ struct rs {
 	/* What rgetsockopt returns. */
 	int sndbuf, rcvbuf, sq_size, rq_size, inline_bytes, iomaps, tos, keepidle;
 	int reuse, keepalive, oobinline, nodelay, v6only, linger_off;
+	int advice[5]; /* see rs_options.c */
 	int rcv_ms, snd_ms; /* SO_RCVTIMEO, SO_SNDTIMEO; 0: none */
 	int error; /* SO_ERROR */
 	struct rs_mirror mirror;

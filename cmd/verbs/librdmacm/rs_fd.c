@@ -49,6 +49,7 @@ static int remake(struct rs *s)
 		RS(close, h);
 		return e;
 	}
+	memset(s->advice, 0, sizeof s->advice);
 	s->mirror = (struct rs_mirror){0, 0};
 	atomic_store(&s->handle, h);
 	return 0;

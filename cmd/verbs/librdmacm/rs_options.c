@@ -60,8 +60,30 @@ static int set_socket(struct rs *s, int name, int v)
 	return ENOTSUP;
 }
 
+// advice returns where an option of TCP is kept that changes no result of a call, but only when packets leave, when a connection
+// is accepted, or when one without an answer ends; NULL for other options. Here all leaves at once, and the adapter's retries end a
+// connection.
+static int *advice(struct rs *s, int name)
+{
+	switch (name) {
+	case TCP_CORK: return &s->advice[0];
+	case TCP_QUICKACK: return &s->advice[1];
+	case TCP_DEFER_ACCEPT: return &s->advice[2];
+	case TCP_FASTOPEN: return &s->advice[3];
+	case TCP_USER_TIMEOUT: return &s->advice[4];
+	}
+	return NULL;
+}
+
 static int set_tcp(struct rs *s, int name, int v)
 {
+	int *advised = advice(s, name);
+	if (advised) {
+		if (v < 0)
+			return EINVAL;
+		*advised = v;
+		return 0;
+	}
 	switch (name) {
 	case TCP_NODELAY:
 		s->nodelay = !!v; // as it is in any case
@@ -221,6 +243,10 @@ static int get_int(struct rs *s, int level, int name, int *v)
 		}
 		break;
 	case IPPROTO_TCP:
+		if (advice(s, name)) {
+			*v = *advice(s, name);
+			return 0;
+		}
 		switch (name) {
 		case TCP_KEEPCNT:
 		case TCP_KEEPINTVL:

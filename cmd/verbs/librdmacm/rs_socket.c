@@ -132,6 +132,7 @@ EXPORT int raccept(int socket, struct sockaddr *addr, socklen_t *len)
 	n->inline_bytes = s->inline_bytes;
 	n->iomaps = s->iomaps;
 	n->nodelay = s->nodelay;
+	memcpy(n->advice, s->advice, sizeof n->advice);
 	if (addr) {
 		struct sockaddr_storage a;
 		e = name(n, 1, &a);

@@ -117,8 +117,9 @@ static int to_kernel(int fd)
 	copy_option(fd, other, SOL_SOCKET, SO_KEEPALIVE);
 	copy_option(fd, other, SOL_SOCKET, SO_RCVTIMEO);
 	copy_option(fd, other, SOL_SOCKET, SO_SNDTIMEO);
-	if (kind == SOCK_STREAM)
-		copy_option(fd, other, IPPROTO_TCP, TCP_NODELAY);
+	static const int tcp[] = {TCP_NODELAY, TCP_CORK, TCP_QUICKACK, TCP_DEFER_ACCEPT, TCP_FASTOPEN, TCP_USER_TIMEOUT};
+	for (size_t i = 0; kind == SOCK_STREAM && i < sizeof tcp / sizeof *tcp; i++)
+		copy_option(fd, other, IPPROTO_TCP, tcp[i]);
 	const struct sockaddr_in *in = (struct sockaddr_in *)&a;
 	bool bound = in->sin_port != 0; /* at the same place for IPv6 */
 	struct member *sets = rspreload_epoll_leave(fd);

@@ -111,7 +111,7 @@ func TestPreloadServers(t *testing.T) {
 		need(t, nginx, "curl")
 		dir := t.TempDir()
 		page := bytes.Repeat([]byte("a page of nginx\n"), 60000)
-		config := "daemon off; master_process off; pid DIR/pid; error_log stderr; events { use epoll; } http { access_log off; client_body_temp_path DIR/a;" +
+		config := "daemon off; master_process off; pid DIR/pid; error_log stderr; events { use epoll; } http { access_log off; sendfile on; tcp_nopush on; client_body_temp_path DIR/a;" +
 			" proxy_temp_path DIR/b; fastcgi_temp_path DIR/c; uwsgi_temp_path DIR/d; scgi_temp_path DIR/e; server { listen 127.0.0.1:7003; root DIR; } }"
 		if os.Getuid() == 0 {
 			config = "user root root; " + config // the namespace has no other one

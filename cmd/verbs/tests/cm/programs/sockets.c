@@ -123,6 +123,18 @@ static void options(void)
 	OK(rsetsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &v, sizeof v));
 	v = 0;
 	FAILS(rsetsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &v, sizeof v), EINVAL);
+	/* nginx ends a connection, and BIND's dig itself, if one of these fails */
+	static const int advice[] = {TCP_CORK, TCP_QUICKACK, TCP_DEFER_ACCEPT, TCP_FASTOPEN, TCP_USER_TIMEOUT};
+	for (int i = 0; i < (int)(sizeof advice / sizeof *advice); i++) {
+		v = i + 1;
+		OK(rsetsockopt(fd, IPPROTO_TCP, advice[i], &v, sizeof v));
+		v = -1;
+		FAILS(rsetsockopt(fd, IPPROTO_TCP, advice[i], &v, sizeof v), EINVAL);
+	}
+	for (int i = 0; i < (int)(sizeof advice / sizeof *advice); i++) {
+		OK(rgetsockopt(fd, IPPROTO_TCP, advice[i], &v, &len));
+		CHECK(v == i + 1);
+	}
 	OK(rgetsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &v, &len));
 	CHECK(v == 1);
 	OK(rclose(fd));
