@@ -10,6 +10,7 @@ import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/transport"
+	packets "github.com/goroce/goroce/transport/wire"
 )
 
 // virtualLink is a link whose other end is the drill, and whose clock is moved by hand. Nothing
@@ -49,10 +50,10 @@ func (l *virtualLink) Wake()               {}
 func (l *virtualLink) Mark()               {}
 func (l *virtualLink) CaughtUp() bool      { return true } // a drill waits until all is handed up
 
-func (l *virtualLink) Join(_, _ netip.Addr) error                { return link.ErrUnsupported }
-func (l *virtualLink) Leave(_, _ netip.Addr) error               { return link.ErrUnsupported }
-func (l *virtualLink) Returned() (from netip.Addr, quote []byte) { return from, nil }
-func (l *virtualLink) SourcePort(p *transport.Path) uint16       { return cmp.Or(p.SrcPort, ib.UDPPort) }
+func (l *virtualLink) Join(_, _ netip.Addr) error          { return link.ErrUnsupported }
+func (l *virtualLink) Leave(_, _ netip.Addr) error         { return link.ErrUnsupported }
+func (l *virtualLink) Returned() packets.Returned          { return packets.Returned{} }
+func (l *virtualLink) SourcePort(p *transport.Path) uint16 { return cmp.Or(p.SrcPort, ib.UDPPort) }
 
 // Watch says once that all is up.
 func (l *virtualLink) Watch(f func(link.PortState)) {

@@ -9,6 +9,7 @@ import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/roce/rdmacm/cm"
+	"github.com/goroce/goroce/transport/wire"
 )
 
 // ManagerRun is a communication manager that hears what several peers say, in virtual time, with an
@@ -341,7 +342,7 @@ func (r *ManagerRun) application() error {
 			if d.OneIn(8) {
 				from = r.Peers[d.N(managerPeers)].Here
 			}
-			r.Agent.HandleReturned(r.now, from, p.Data[:d.N(64)])
+			r.Agent.HandleReturned(r.now, wire.Returned{From: from, NoHost: d.N(2) == 1, Quote: p.Data[:d.N(64)]})
 		}
 	case x < 244:
 		if len(r.wills) > 0 {

@@ -301,8 +301,11 @@ func (a *agent) event(now int64, e *cm.Event) {
 		})
 	case cm.EventUnreachable:
 		err := verbs.ErrUnreachable
-		if e.NoPort {
+		switch {
+		case e.NoPort:
 			err = errNoProcess
+		case e.NoHost:
+			err = errNoHost
 		}
 		id.over(now, Event{Type: EventUnreachable, Err: &verbs.AddrError{Op: "connect", Addr: id.remote, Err: err}})
 	case cm.EventDisconnected:

@@ -9,6 +9,10 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
+// errNoHost says that no way leads to the host: a router or the kernel reports it, also when nobody
+// answers ARP.
+var errNoHost error = access.NewKind("no route to host", verbs.ErrUnreachable, syscall.EHOSTUNREACH)
+
 // errNoProcess is the refusal of a host on which nothing has the UDP port.
 var errNoProcess error = access.NewKind("connection refused: no RoCE process there, the host's UDP port is closed", verbs.ErrConnRefused, syscall.ECONNREFUSED)
 

@@ -10,6 +10,7 @@ import (
 	"github.com/goroce/goroce/roce/internal/shard"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -50,14 +51,14 @@ func (l *slowLink) Send(batch []transport.TxPacket) {
 		l.sent = append(l.sent, p)
 	}
 }
-func (l *slowLink) Blocked() bool                             { return false }
-func (l *slowLink) Mark()                                     { l.empty = false }
-func (l *slowLink) CaughtUp() bool                            { return l.empty }
-func (l *slowLink) Join(_, _ netip.Addr) error                { return link.ErrUnsupported }
-func (l *slowLink) Leave(_, _ netip.Addr) error               { return link.ErrUnsupported }
-func (l *slowLink) Returned() (from netip.Addr, quote []byte) { return from, nil }
-func (l *slowLink) SourcePort(p *transport.Path) uint16       { return p.SrcPort }
-func (l *slowLink) Watch(func(link.PortState))                {}
+func (l *slowLink) Blocked() bool                       { return false }
+func (l *slowLink) Mark()                               { l.empty = false }
+func (l *slowLink) CaughtUp() bool                      { return l.empty }
+func (l *slowLink) Join(_, _ netip.Addr) error          { return link.ErrUnsupported }
+func (l *slowLink) Leave(_, _ netip.Addr) error         { return link.ErrUnsupported }
+func (l *slowLink) Returned() wire.Returned             { return wire.Returned{} }
+func (l *slowLink) SourcePort(p *transport.Path) uint16 { return p.SrcPort }
+func (l *slowLink) Watch(func(link.PortState))          {}
 func (l *slowLink) Recv(batch []transport.RxPacket) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

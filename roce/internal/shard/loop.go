@@ -33,8 +33,8 @@ func (s *Shard) progress(expectReply func() bool) (bool, error) {
 		now := s.link.Now()
 		timer := s.timersDue(now)
 		quiet := s.posts.quiet()
-		from, quote := s.link.Returned()
-		idle := n == 0 && gathered == 0 && !timer && !quiet && quote == nil
+		back := s.link.Returned()
+		idle := n == 0 && gathered == 0 && !timer && !quiet && back.Quote == nil
 		if idle && !s.link.Blocked() {
 			s.makeUpcalls(nil)
 			return false, nil
@@ -51,9 +51,9 @@ func (s *Shard) progress(expectReply func() bool) (bool, error) {
 		}
 		s.woke, s.up.handles = false, true
 		s.handle(now, s.rx[:n])
-		for ; quote != nil; from, quote = s.link.Returned() {
+		for ; back.Quote != nil; back = s.link.Returned() {
 			if s.service != nil {
-				s.service.Returned(now, from, quote)
+				s.service.Returned(now, back)
 			}
 		}
 		if timer {

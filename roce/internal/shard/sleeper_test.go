@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"net/netip"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/transport"
+	"github.com/goroce/goroce/transport/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -115,17 +115,17 @@ type virtual struct {
 	ready bool         // it runs, or would
 }
 
-func (v *virtual) Now() int64                     { return time.Now().UnixNano() }
-func (v *virtual) Descriptors() []int             { return nil }
-func (v *virtual) Attend()                        {}
-func (v *virtual) Watch(func(link.PortState))     {}
-func (v *virtual) Returned() (netip.Addr, []byte) { return netip.Addr{}, nil }
-func (v *virtual) Gosched()                       { runtime.Gosched() }
-func (v *virtual) Nap(d time.Duration)            { time.Sleep(d) }
-func (v *virtual) Runnable() bool                 { return false }
-func (v *virtual) Yield()                         {}
-func (v *virtual) ThreadRan(int) int64            { return v.ran.Load() }
-func (v *virtual) ThreadReady(int) bool           { return v.ready }
+func (v *virtual) Now() int64                 { return time.Now().UnixNano() }
+func (v *virtual) Descriptors() []int         { return nil }
+func (v *virtual) Attend()                    {}
+func (v *virtual) Watch(func(link.PortState)) {}
+func (v *virtual) Returned() wire.Returned    { return wire.Returned{} }
+func (v *virtual) Gosched()                   { runtime.Gosched() }
+func (v *virtual) Nap(d time.Duration)        { time.Sleep(d) }
+func (v *virtual) Runnable() bool             { return false }
+func (v *virtual) Yield()                     {}
+func (v *virtual) ThreadRan(int) int64        { return v.ran.Load() }
+func (v *virtual) ThreadReady(int) bool       { return v.ready }
 func (v *virtual) Recv(batch []transport.RxPacket) (int, error) {
 	n := 0
 	for ; n < len(v.came) && n < len(batch); n++ {

@@ -35,12 +35,13 @@ func RunReturned(t *testing.T, open Opener, six bool) {
 		Drive(t, a, func() bool {
 			a.Send([]wire.TxPacket{tx}) // until the neighbour is known
 			Drain(t, a)
-			from, quote := a.Returned()
-			if quote == nil {
+			back := a.Returned()
+			if back.Quote == nil {
 				return false
 			}
-			require.Equal(t, addrs[1], from)
-			require.Equal(t, tx.Headers(), quote[:tx.HeaderLen])
+			require.Equal(t, addrs[1], back.From)
+			require.False(t, back.NoHost)
+			require.Equal(t, tx.Headers(), back.Quote[:tx.HeaderLen])
 			return true
 		})
 	}

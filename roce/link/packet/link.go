@@ -14,6 +14,7 @@ import (
 	"github.com/goroce/goroce/roce/link/internal/endpoint"
 	"github.com/goroce/goroce/roce/link/internal/frame"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
+	"github.com/goroce/goroce/transport/wire"
 )
 
 var native = binary.NativeEndian
@@ -111,7 +112,7 @@ func (l *Link) hopsChanged() {
 }
 
 // Returned returns a datagram that came back; see [link.Link].
-func (l *Link) Returned() (from netip.Addr, quote []byte) { return l.local.Returned() }
+func (l *Link) Returned() wire.Returned { return l.local.Returned() }
 
 // Join starts receiving packets for a multicast group.
 func (l *Link) Join(group, local netip.Addr) error { return l.local.Join(group, local) }

@@ -33,16 +33,16 @@ type hosted struct {
 
 var _ link.Link = (*hosted)(nil)
 
-func (h *hosted) Now() int64                                { return h.l.Now() }
-func (h *hosted) Addrs() []netip.Addr                       { return h.l.Addrs() }
-func (h *hosted) MTU() ib.MTU                               { return h.l.MTU() }
-func (h *hosted) Stats() link.Stats                         { return h.l.Stats() }
-func (h *hosted) Blocked() bool                             { return false }
-func (h *hosted) Returned() (from netip.Addr, quote []byte) { return h.l.Returned() }
-func (h *hosted) SourcePort(p *wire.Path) uint16            { return h.l.SourcePort(p) }
-func (h *hosted) Join(group, local netip.Addr) error        { return h.l.Join(group, local) }
-func (h *hosted) Leave(group, local netip.Addr) error       { return h.l.Leave(group, local) }
-func (h *hosted) Watch(f func(link.PortState))              { h.l.Watch(f) }
+func (h *hosted) Now() int64                          { return h.l.Now() }
+func (h *hosted) Addrs() []netip.Addr                 { return h.l.Addrs() }
+func (h *hosted) MTU() ib.MTU                         { return h.l.MTU() }
+func (h *hosted) Stats() link.Stats                   { return h.l.Stats() }
+func (h *hosted) Blocked() bool                       { return false }
+func (h *hosted) Returned() wire.Returned             { return h.l.Returned() }
+func (h *hosted) SourcePort(p *wire.Path) uint16      { return h.l.SourcePort(p) }
+func (h *hosted) Join(group, local netip.Addr) error  { return h.l.Join(group, local) }
+func (h *hosted) Leave(group, local netip.Addr) error { return h.l.Leave(group, local) }
+func (h *hosted) Watch(f func(link.PortState))        { h.l.Watch(f) }
 
 func (h *hosted) Capabilities() link.Capabilities {
 	c := h.l.Capabilities()

@@ -23,7 +23,7 @@ type Link struct {
 	// under f.mu
 	inbox    []*packet
 	lent     []*packet // handed up by the last Recv
-	back     []back
+	back     []wire.Returned
 	progress func()
 	timerAt  int64
 	timerSet bool

@@ -7,6 +7,7 @@ import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/internal/slots"
 	"github.com/goroce/goroce/roce/link"
+	"github.com/goroce/goroce/transport/wire"
 )
 
 // ethernetBytes is what a frame costs on the wire beyond the IP packet: preamble, header, check
@@ -95,7 +96,7 @@ func (f *Fabric) sendBack(p *packet) {
 		l := h.first()
 		var progress func()
 		if l != nil && len(l.back) < maxBack {
-			l.back = append(l.back, back{from, quote})
+			l.back = append(l.back, wire.Returned{From: from, Quote: quote})
 			progress = l.progress
 		}
 		f.mu.Unlock()
@@ -105,27 +106,20 @@ func (f *Fabric) sendBack(p *packet) {
 	}})
 }
 
-// back is a packet that was sent back.
-type back struct {
-	from  netip.Addr
-	quote []byte
-}
-
 const (
 	quoteBytes = 128
 	maxBack    = 1024
 )
 
 // Returned returns one; see [link.Link].
-func (l *Link) Returned() (from netip.Addr, quote []byte) {
+func (l *Link) Returned() (b wire.Returned) {
 	l.f.lock()
 	defer l.f.mu.Unlock()
 	if len(l.back) == 0 {
-		return from, nil
+		return b
 	}
-	b := l.back[0]
-	l.back = l.back[1:]
-	return b.from, b.quote
+	b, l.back = l.back[0], l.back[1:]
+	return b
 }
 
 // forward applies the faults on the way to a host.

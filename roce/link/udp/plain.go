@@ -374,7 +374,7 @@ func (l *Plain) Watch(f func(link.PortState)) {
 }
 
 // Returned returns nothing: the link does not hear ICMP.
-func (l *Plain) Returned() (netip.Addr, []byte) { return netip.Addr{}, nil }
+func (l *Plain) Returned() wire.Returned { return wire.Returned{} }
 
 // SourcePort returns the only source port.
 func (l *Plain) SourcePort(*wire.Path) uint16 { return l.port }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/internal/unix"
+	"github.com/goroce/goroce/roce/link/internal/endpoint"
 	"github.com/goroce/goroce/transport/wire"
 )
 
@@ -90,9 +91,9 @@ func (l *Link) asker(p *wire.Path) *socket {
 }
 
 // Returned returns a datagram that came back; see [link.Link].
-func (l *Link) Returned() (from netip.Addr, quote []byte) {
+func (l *Link) Returned() (b wire.Returned) {
 	if !l.rx.returned {
-		return from, nil
+		return b
 	}
 	a := &l.askers
 	for _, s := range a.sockets() {
@@ -101,33 +102,33 @@ func (l *Link) Returned() (from netip.Addr, quote []byte) {
 			if err != nil {
 				break
 			}
-			if addr := addrOf(to); n >= ib.BTHBytes && addr.IsValid() && noPort(a.control[:nc], s.addr.Is6()) {
-				return addr, a.quote[:n]
+			noHost, ok := unreachable(a.control[:nc], s.addr.Is6())
+			if addr := addrOf(to); ok && n >= ib.BTHBytes && addr.IsValid() {
+				return wire.Returned{From: addr, NoHost: noHost, Quote: a.quote[:n]}
 			}
 		}
 	}
 	l.rx.returned = false
-	return from, nil
+	return b
 }
 
-// noPort reports whether control messages say that the host of a peer has no socket with the port.
-func noPort(oob []byte, six bool) bool {
+// unreachable is [endpoint.Unreachable] for control messages.
+func unreachable(oob []byte, six bool) (noHost, ok bool) {
 	msgs, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
-		return false
+		return false, false
 	}
 	for _, m := range msgs {
 		// struct sock_extended_err: errno (32 bits), origin, type, code.
 		if d := m.Data; len(d) >= 7 {
 			switch {
-			case !six && m.Header.Level == unix.IPPROTO_IP && m.Header.Type == unix.IP_RECVERR:
-				return d[4] == unix.SO_EE_ORIGIN_ICMP && d[5] == 3 && d[6] == 3 // RFC 792
-			case six && m.Header.Level == unix.IPPROTO_IPV6 && m.Header.Type == unix.IPV6_RECVERR:
-				return d[4] == unix.SO_EE_ORIGIN_ICMP6 && d[5] == 1 && d[6] == 4 // RFC 4443
+			case !six && m.Header.Level == unix.IPPROTO_IP && m.Header.Type == unix.IP_RECVERR && d[4] == unix.SO_EE_ORIGIN_ICMP,
+				six && m.Header.Level == unix.IPPROTO_IPV6 && m.Header.Type == unix.IPV6_RECVERR && d[4] == unix.SO_EE_ORIGIN_ICMP6:
+				return endpoint.Unreachable(d[5], d[6], six)
 			}
 		}
 	}
-	return false
+	return false, false
 }
 
 func addrOf(sa unix.Sockaddr) netip.Addr {

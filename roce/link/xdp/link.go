@@ -149,7 +149,7 @@ func (l *Link) listen(group netip.Addr, index int, on bool) error {
 }
 
 // Returned returns a datagram that came back; see [link.Link].
-func (l *Link) Returned() (from netip.Addr, quote []byte) { return l.local.Returned() }
+func (l *Link) Returned() wire.Returned { return l.local.Returned() }
 
 // SourcePort returns the source port of packets on a path.
 func (l *Link) SourcePort(p *wire.Path) uint16 { return cmp.Or(p.SrcPort, l.local.Port()) }

@@ -63,6 +63,7 @@ type Event struct {
 
 	Gone   bool // EventDisconnected: the peer does not know the connection any more, its process is gone, or another says so for it
 	NoPort bool // EventUnreachable: the host reports that no socket there has the port
+	NoHost bool // EventUnreachable: the network, or this host, reports that no way leads to the host
 }
 
 // Accept is the content of a REP.

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/goroce/goroce/ib/mad"
+	"github.com/goroce/goroce/transport/wire"
 )
 
 // Peers that are gone. A process that was killed says nothing, and an idle connection to it would
@@ -193,9 +194,11 @@ func (n *peerNode) askOthers(now int64) {
 	}
 }
 
-// HandleReturned handles the beginning of a datagram of this agent that came back from an address,
-// as quoted in an ICMP message of the host that says that no socket there has the port.
-func (a *Agent) HandleReturned(now int64, from netip.Addr, b []byte) {
+// HandleReturned handles a datagram of this agent that an ICMP message has brought back, without
+// the headers of the transport. A request that no way leads to the host ends at once, as a TCP
+// connect does. An established connection waits for better times.
+func (a *Agent) HandleReturned(now int64, back wire.Returned) {
+	b := back.Quote
 	const idAt = mad.HeaderBytes
 	be := binary.BigEndian
 	if len(b) < idAt+4 || mad.Class(b[1]) != mad.ClassCM {
@@ -205,15 +208,16 @@ func (a *Agent) HandleReturned(now int64, from netip.Addr, b []byte) {
 	at, tid, id := mad.Attribute(be.Uint16(b[16:])), mad.TID(be.Uint64(b[8:])), mad.CommID(be.Uint32(b[idAt:]))
 	c := a.byID[id]
 	switch {
-	case c == nil || c.remote != canonical(from):
+	case c == nil || c.remote != canonical(back.From):
 	case at == mad.AttrREQ && tid == c.tid && (c.state == ReqSent || c.state == MRAReqRcvd),
 		at == mad.AttrSIDRReq && tid == c.tid && c.state == SIDRReqSent:
-		if !c.awaitListener(now) {
+		if back.NoHost || !c.awaitListener(now) {
 			a.stats.Returned++
-			a.emit(c, Event{Type: EventUnreachable, NoPort: true})
+			a.emit(c, Event{Type: EventUnreachable, NoPort: !back.NoHost, NoHost: back.NoHost})
 			c.remove()
 		}
 		return
+	case back.NoHost:
 	case at == mad.AttrDREQ && c.state == Established && c.asked && tid == c.askedTID:
 		a.stats.Returned++
 		c.asked = false // each counts once

@@ -29,10 +29,13 @@ const (
 	icmpHeadBytes   = 8
 	icmpUnreachable = 3 // ICMPv4, with
 	icmpFragNeeded  = 4
-	icmpNoPort      = 3 // or this code
+	icmpNoPort      = 3 // or this code, or others that say that no way leads to the host, but not
+	icmpNoProtocol  = 2
+	icmpSourceRoute = 5
 	icmpTooBig      = 2 // ICMPv6
 	icmp6NoDest     = 1 // ICMPv6, with
-	icmp6NoPort     = 4
+	icmp6NoPort     = 4 // or others, but not
+	icmp6OtherScope = 2
 	filterICMP      = 1 // of SOL_RAW: ICMP_FILTER
 	udpHeadBytes    = 8
 	ip4HeadBytes    = 20
@@ -110,8 +113,8 @@ func (l *Local) hear(c io.Reader, local netip.Addr) {
 		if from, to, mtu, ok := read(b[:n], l.port); ok && from == local {
 			l.Hops.Narrow(to, from, mtu)
 		}
-		if from, to, quote, ok := noPort(b[:n], local.Is6(), l.port); ok && from == local {
-			l.sendBack(to, quote)
+		if from, back, ok := sentBack(b[:n], local.Is6(), l.port); ok && from == local {
+			l.sendBack(back)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/internal/unix"
+	"github.com/goroce/goroce/transport/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -99,9 +100,9 @@ func FuzzReadICMP(f *testing.F) {
 	})
 }
 
-// A host says that nobody has the port, and quotes a datagram to queue pair 1. No other message is
-// one, and no part of one that does not hold a BTH.
-func TestNoPort(t *testing.T) {
+// A host says that nobody has the port, or the network that there is no way to the host, and quotes
+// a datagram to queue pair 1. No other message does, and no part of one that does not hold a BTH.
+func TestSentBack(t *testing.T) {
 	const port = 4791
 	bth := make([]byte, 64)
 	bth[7] = 1
@@ -113,26 +114,31 @@ func TestNoPort(t *testing.T) {
 	six[0], six[1] = icmp6NoDest, icmp6NoPort
 	spoilt := func(b []byte, at int, v byte) []byte { b = append([]byte(nil), b...); b[at] = v; return b }
 	for name, c := range map[string]struct {
-		b    []byte
-		six  bool
-		want bool
+		b      []byte
+		six    bool
+		want   bool
+		noHost bool
 	}{
-		"IPv4": {four, false, true}, "IPv4 with options": {options, false, true}, "IPv6": {six, true, true},
-		"another family": {four, true, false}, "another code": {spoilt(four, 1, 1), false, false},
-		"IPv6, another code": {spoilt(six, 1, 3), true, false}, "another port": {spoilt(four, 31, 9), false, false},
-		"another queue pair": {spoilt(four, len(four)-57, 9), false, false},
-		"not UDP":            {spoilt(four, icmpHeadBytes+9, 6), false, false},
-		"IPv6, not UDP":      {spoilt(six, icmpHeadBytes+6, 6), true, false},
+		"IPv4": {b: four, want: true}, "IPv4 with options": {b: options, want: true}, "IPv6": {b: six, six: true, want: true},
+		"no host": {b: spoilt(four, 1, 1), want: true, noHost: true}, "prohibited": {b: spoilt(four, 1, 13), want: true, noHost: true},
+		"IPv6, no host":  {b: spoilt(six, 1, 3), six: true, want: true, noHost: true},
+		"another family": {b: four, six: true}, "too long": {b: spoilt(four, 1, icmpFragNeeded)}, "no protocol": {b: spoilt(four, 1, 2)},
+		"no source route": {b: spoilt(four, 1, 5)}, "IPv6, too long": {b: spoilt(six, 0, icmpTooBig), six: true},
+		"IPv6, another scope": {b: spoilt(six, 1, 2), six: true}, "another port": {b: spoilt(four, 31, 9)},
+		"another queue pair": {b: spoilt(four, len(four)-57, 9)},
+		"not UDP":            {b: spoilt(four, icmpHeadBytes+9, 6)},
+		"IPv6, not UDP":      {b: spoilt(six, icmpHeadBytes+6, 6), six: true},
 	} {
-		from, to, quote, ok := noPort(c.b, c.six, port)
+		from, back, ok := sentBack(c.b, c.six, port)
 		require.Equal(t, c.want, ok, name)
 		if !ok {
 			continue
 		}
-		require.Equal(t, from.Next(), to, name)
-		require.Equal(t, bth, quote, name)
+		require.Equal(t, from.Next(), back.From, name)
+		require.Equal(t, bth, back.Quote, name)
+		require.Equal(t, c.noHost, back.NoHost, name)
 		for n := range len(c.b) - len(bth) + 12 {
-			_, _, _, ok := noPort(c.b[:n], c.six, port)
+			_, _, ok := sentBack(c.b[:n], c.six, port)
 			require.False(t, ok, "%s: %d bytes", name, n)
 		}
 	}
@@ -183,12 +189,11 @@ func TestHear(t *testing.T) {
 	}), here)
 	require.Equal(t, 4*maxDeaf, reads)
 	for range 3 {
-		from, quote := l.Returned()
-		require.Equal(t, netip.AddrFrom4([4]byte{10, 0, 0, 2}), from)
-		require.Equal(t, raw[len(raw)-12:], quote)
+		back := l.Returned()
+		require.Equal(t, netip.AddrFrom4([4]byte{10, 0, 0, 2}), back.From)
+		require.Equal(t, raw[len(raw)-12:], back.Quote)
 	}
-	from, _ := l.Returned()
-	require.False(t, from.IsValid())
+	require.Nil(t, l.Returned().Quote)
 	l.hear(ear(func([]byte) (int, error) { return 0, net.ErrClosed }), here)
 }
 
@@ -197,17 +202,16 @@ func TestReturned(t *testing.T) {
 	l, _ := opened(t, here)
 	for range 2 {
 		for i := range maxReturned + 10 {
-			l.sendBack(there, []byte{byte(i), byte(i >> 8)})
+			l.sendBack(wire.Returned{From: there, Quote: []byte{byte(i), byte(i >> 8)}})
 		}
 		for i := range maxReturned {
-			from, quote := l.Returned()
-			require.Equal(t, there, from)
-			require.Equal(t, []byte{byte(i), byte(i >> 8)}, quote)
+			back := l.Returned()
+			require.Equal(t, there, back.From)
+			require.Equal(t, []byte{byte(i), byte(i >> 8)}, back.Quote)
 		}
 		require.True(t, l.back.there.Load())
-		from, quote := l.Returned()
-		require.False(t, from.IsValid())
-		require.Nil(t, quote)
+		back := l.Returned()
+		require.Nil(t, back.Quote)
 		require.False(t, l.back.there.Load())
 	}
 }

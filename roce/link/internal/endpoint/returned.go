@@ -9,62 +9,71 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/internal/unix"
+	"github.com/goroce/goroce/transport/wire"
 )
 
-// returned holds datagrams to queue pair 1 of peers that came back because no socket has the port
-// there: see link.Link.Returned.
+// returned holds datagrams to queue pair 1 of peers that came back: see link.Link.Returned.
 type returned struct {
 	there atomic.Bool
 	mu    sync.Mutex
-	queue []sentBack
-}
-
-type sentBack struct {
-	from  netip.Addr
-	quote []byte
+	queue []wire.Returned
 }
 
 // maxReturned bounds how many wait: anyone can forge them.
 const maxReturned = 256
 
 // sendBack adds one, from the hearing goroutine.
-func (l *Local) sendBack(from netip.Addr, quote []byte) {
+func (l *Local) sendBack(b wire.Returned) {
 	r := &l.back
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.queue) < maxReturned {
-		r.queue = append(r.queue, sentBack{from, slices.Clone(quote)})
+		b.Quote = slices.Clone(b.Quote)
+		r.queue = append(r.queue, b)
 		r.there.Store(true)
 		l.Waker.Wake()
 	}
 }
 
 // Returned returns one; see link.Link.
-func (l *Local) Returned() (from netip.Addr, quote []byte) {
+func (l *Local) Returned() (b wire.Returned) {
 	r := &l.back
 	if !r.there.Load() {
-		return from, nil
+		return b
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.queue) == 0 {
 		r.there.Store(false)
-		return from, nil
+		return b
 	}
-	b := r.queue[0]
-	r.queue = r.queue[1:]
-	return b.from, b.quote
+	b, r.queue = r.queue[0], r.queue[1:]
+	return b
 }
 
-// noPort reads an ICMP message that says that no socket has the port of a peer, and quotes a
-// datagram to queue pair 1.
-func noPort(b []byte, six bool, port uint16) (from, to netip.Addr, quote []byte, ok bool) {
-	head, code := ip4HeadBytes, [2]byte{icmpUnreachable, icmpNoPort}
+// Unreachable reads the type and code of an ICMP message: whether it says that a datagram did not
+// reach a socket, and that it did not reach the host either (RFC 792, RFC 1812 5.2.7.1, RFC 4443).
+func Unreachable(kind, code byte, six bool) (noHost, ok bool) {
 	if six {
-		head, code = ip6HeadBytes, [2]byte{icmp6NoDest, icmp6NoPort}
+		return code != icmp6NoPort, kind == icmp6NoDest && code != icmp6OtherScope
 	}
-	if len(b) < icmpHeadBytes+head || [2]byte(b) != code {
-		return from, to, nil, false
+	return code != icmpNoPort, kind == icmpUnreachable && code != icmpNoProtocol && code != icmpFragNeeded && code != icmpSourceRoute
+}
+
+// sentBack reads an ICMP message that says so, and quotes a datagram to queue pair 1. from is the
+// source of that datagram.
+func sentBack(b []byte, six bool, port uint16) (from netip.Addr, back wire.Returned, ok bool) {
+	var to netip.Addr
+	head := ip4HeadBytes
+	if six {
+		head = ip6HeadBytes
+	}
+	if len(b) < icmpHeadBytes+head {
+		return from, back, false
+	}
+	noHost, ok := Unreachable(b[0], b[1], six)
+	if !ok {
+		return from, back, false
 	}
 	ip := b[icmpHeadBytes:]
 	proto := ip[9]
@@ -77,8 +86,8 @@ func noPort(b []byte, six bool, port uint16) (from, to netip.Addr, quote []byte,
 	}
 	if version := ip[0] >> 4; six != (version == 6) || !six && version != 4 || head < ip4HeadBytes || proto != unix.IPPROTO_UDP ||
 		len(ip) < head+udpHeadBytes+ib.BTHBytes || binary.BigEndian.Uint16(ip[head+2:]) != port {
-		return from, to, nil, false
+		return from, back, false
 	}
-	quote = ip[head+udpHeadBytes:]
-	return from, to, quote, ib.QPN(binary.BigEndian.Uint32(quote[4:]))&ib.QPNMask == ib.QPNGSI
+	quote := ip[head+udpHeadBytes:]
+	return from, wire.Returned{From: to, NoHost: noHost, Quote: quote}, ib.QPN(binary.BigEndian.Uint32(quote[4:]))&ib.QPNMask == ib.QPNGSI
 }
