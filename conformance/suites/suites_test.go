@@ -99,7 +99,8 @@ Options:
 	}, names)
 	for said, want := range map[string]string{
 		"---\n* Waiting for client to connect... *\n---\n Couldn't allocate TD\n Couldn't allocate TD\n": "Couldn't allocate TD",
-		" Using SRQ only avavilible in SEND tests.\n Using SRQ      : OFF\n":                             "Using SRQ only avavilible in SEND tests.",
+		" Using SRQ only avavilible in SEND tests.\n" +
+			" Using SRQ      : OFF\n": "Using SRQ only avavilible in SEND tests.",
 	} {
 		require.Equal(t, want, gist(said))
 	}

@@ -67,7 +67,11 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		"rsocket.Config": func(o any) error {
 			return closing((&rsocket.ListenConfig{Device: d, Config: *o.(*rsocket.Config)}).ListenAddr(at))
 		},
-		"rsocket.ListenConfig": func(o any) error { lc := *o.(*rsocket.ListenConfig); lc.Device = d; return closing(lc.ListenAddr(at)) },
+		"rsocket.ListenConfig": func(o any) error {
+			c := *o.(*rsocket.ListenConfig)
+			c.Device = d
+			return closing(c.ListenAddr(at))
+		},
 		"rsocket.Dialer": func(o any) error {
 			c := *o.(*rsocket.Dialer)
 			c.Device = d

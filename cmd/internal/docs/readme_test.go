@@ -57,9 +57,10 @@ func TestShort(t *testing.T) {
 
 // figures are the rows of the README's table, and the headline of the report that each repeats.
 var figures = map[string]string{
-	"WRITE of 1 MiB: goodput, of TCP's":                  "WRITE of 1 MiB, MTU 4096, 64 MiB regions, udp: goodput x TCP",
-	"READ of 1 MiB: goodput, of TCP's":                   "READ of 1 MiB, MTU 4096, 64 MiB regions, udp: goodput x TCP",
-	"64 B there or back, event-driven: time, of TCP's":   "half round trip, event-driven, udp: p50 x TCP",
+	"WRITE of 1 MiB: goodput, of TCP's":                "WRITE of 1 MiB, MTU 4096, 64 MiB regions, udp: goodput x TCP",
+	"READ of 1 MiB: goodput, of TCP's":                 "READ of 1 MiB, MTU 4096, 64 MiB regions, udp: goodput x TCP",
+	"64 B there or back, event-driven: time, of TCP's": "half round trip, event-driven, udp: p50 x TCP",
+
 	"HTTP over rsocket, 100 clients: requests, of TCP's": "rsocket, HTTP/1.1, 100 clients, udp: requests x TCP",
 	"a stream over rsocket: goodput, of TCP's":           "rsocket, stream, writes of 1 MiB, udp: goodput x TCP",
 }

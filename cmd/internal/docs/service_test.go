@@ -146,8 +146,11 @@ func openDevice(addr netip.Addr) (*verbs.Device, error) {
 
 func listenOn(ctx context.Context, d *verbs.Device, addr string) (*roce.Listener, error) {
 	lc := roce.ListenConfig{
-		ConnConfig: roce.ConnConfig{Device: d, RecvBytes: 64 << 10, RecvDepth: 64, KeepAlive: 5 * time.Second, Logger: slog.Default()},
-		MaxConns:   1000,
+		ConnConfig: roce.ConnConfig{
+			Device: d, RecvBytes: 64 << 10, RecvDepth: 64,
+			KeepAlive: 5 * time.Second, Logger: slog.Default(),
+		},
+		MaxConns: 1000,
 	}
 	return lc.Listen(ctx, addr)
 }

@@ -16,12 +16,12 @@ import (
 
 // The ring is as the stack lays it out.
 var (
-	_ [transport.RingHeaderBytes]struct{}                     = [C.sizeof_struct_goroce_ring]struct{}{}
-	_ [transport.RingSlotBytes]struct{}                       = [C.sizeof_struct_goroce_ring_slot]struct{}{}
-	_ [unsafe.Offsetof(transport.RingHeader{}.Head)]struct{}  = [unsafe.Offsetof(C.struct_goroce_ring{}.head)]struct{}{}
-	_ [unsafe.Offsetof(transport.RingHeader{}.Mask)]struct{}  = [unsafe.Offsetof(C.struct_goroce_ring{}.mask)]struct{}{}
-	_ [unsafe.Offsetof(transport.RingHeader{}.State)]struct{} = [unsafe.Offsetof(C.struct_goroce_ring{}.state)]struct{}{}
-	_ [unsafe.Offsetof(transport.RingWC{}.Time)]struct{}      = [unsafe.Offsetof(C.struct_goroce_ring_slot{}.time)]struct{}{}
+	_ = [1]int{}[transport.RingHeaderBytes-C.sizeof_struct_goroce_ring]
+	_ = [1]int{}[transport.RingSlotBytes-C.sizeof_struct_goroce_ring_slot]
+	_ = [1]int{}[unsafe.Offsetof(transport.RingHeader{}.Head)-unsafe.Offsetof(C.struct_goroce_ring{}.head)]
+	_ = [1]int{}[unsafe.Offsetof(transport.RingHeader{}.Mask)-unsafe.Offsetof(C.struct_goroce_ring{}.mask)]
+	_ = [1]int{}[unsafe.Offsetof(transport.RingHeader{}.State)-unsafe.Offsetof(C.struct_goroce_ring{}.state)]
+	_ = [1]int{}[unsafe.Offsetof(transport.RingWC{}.Time)-unsafe.Offsetof(C.struct_goroce_ring_slot{}.time)]
 )
 
 // userCQ is the Go half of an ibv_cq.

@@ -60,32 +60,3 @@ func (a *delayedAck) inVain() bool {
 func (a *delayedAck) over(now int64, threads bool) bool {
 	return !threads || now-a.since.Load() >= hoggedNs
 }
-
-// releaseAck ends a delay that brought nothing, and sends. It reports false if there is
-// none. The lock is held.
-func (s *Shard) releaseAck(now int64) bool {
-	if !s.ack.inVain() {
-		return false
-	}
-	s.Flush(now)
-	return true
-}
-
-// endPolledAckDelay is endAckDelay for a poll.
-func (s *Shard) endPolledAckDelay() {
-	if s.ack.delayed() && (!s.foreign.Load() || s.link.Now()-s.ack.since.Load() >= attentionGapNs) {
-		s.endAckDelay()
-	}
-}
-
-// endAckDelay is releaseAck for callers without the lock.
-func (s *Shard) endAckDelay() {
-	if !s.ack.delayed() {
-		return
-	}
-	s.mu.Lock()
-	if !s.shut {
-		s.releaseAck(s.link.Now())
-	}
-	s.mu.Unlock()
-}

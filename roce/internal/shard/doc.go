@@ -1,11 +1,20 @@
 // Package shard runs an engine on a link.
 //
-// A [Shard] is one engine, one link and one lock. Everything that happens between
-// link and engine is here: who receives (loop.go, lease.go, seat.go), when to transmit (schedule.go
-// and its rules: delayedack.go, coalesce.go), when a timer may run (horizon.go), how a
-// goroutine waits (wait.go, turn.go, yield.go, pace.go), how lost memory is handled
-// (fault.go), alarms on the clock of the link (alarm.go), calls up to the first shard of
-// a device (upcall.go), and what all of these ask of the computer (machine.go).
+// A [Shard] is one engine, one link and one lock. Everything that happens between link and engine
+// is here. Begin with loop.go: its progress is the one place that receives, and sends what answers.
+// The other files answer its questions:
+//
+//   - Send now, or wait for what? schedule.go, with delayedack.go and coalesce.go; transmit.go sends.
+//   - Who receives? keeper.go: the goroutine of the shard, or somebody who polls. lease.go, seat.go:
+//     a goroutine that waits; sleeper.go: a thread of a program in another language that does.
+//     foreign.go, linger.go: such a program that polls memory.
+//   - Look again, or sleep? pace.go, tryout.go. Let others run first? yield.go. How does a caller
+//     wait? wait.go, and in a simulation turn.go.
+//   - May this timer run? horizon.go. alarm.go has timers for the packages above.
+//   - What if memory is gone? fault.go. What must be called without the lock? upcall.go.
+//
+// limits.go has all numbers, trial.go how to try rarely what does not pay, and machine.go what all
+// of these ask of the computer.
 //
 // The objects of package verbs sit above and call in; the engine reports back through [Owner]. The
 // communication manager, which has queue pair 1, is a [Service].

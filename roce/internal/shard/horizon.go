@@ -41,9 +41,8 @@ func (s *Shard) tryTimers(now int64, n int) {
 	}
 }
 
-// runTimers runs the timers of the engine and of the service that
-// were due at horizon, before which nothing has come that was not handled. The lock is
-// held.
+// runTimers runs the timers of the engine and of the service that were due at horizon, before which
+// nothing has come that was not handled. The lock is held.
 func (s *Shard) runTimers(now, horizon int64) {
 	if at, ok := s.eng.NextTimeout(); ok && at <= horizon {
 		s.eng.HandleTimeoutUntil(now, horizon)

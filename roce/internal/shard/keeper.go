@@ -24,8 +24,8 @@ type keeper struct {
 	off        atomic.Bool   // for tests: it never takes over
 	eager      atomic.Uint32 // polls while the goroutine was at work, since the last wait
 	attention  attention     // of a program in another language
-	put        putOff        // whether a thread of that program was, since the last look; under mu
-	starved    int           // ticks that a lease has outlasted; under mu
+	put        putOff        // whether a thread of that program lacked a CPU; under mu
+	outlasted  int           // ticks that a lease has outlasted; under mu
 
 	mu      sync.Mutex // taken before the lock of the shard
 	timer   *time.Timer
@@ -47,7 +47,7 @@ func (s *Shard) keep() {
 	}
 	k := &s.keeper
 	k.mu.Lock()
-	k.timer = time.AfterFunc(patience, s.look)
+	k.timer = time.AfterFunc(patience, s.check)
 	k.mu.Unlock()
 }
 
@@ -82,8 +82,8 @@ func (s *Shard) takeOverLocked(lapsed, idle bool) {
 	}()
 }
 
-// look runs when the timer fires. It hands receiving to the goroutine if nobody else receives.
-func (s *Shard) look() {
+// check runs when the timer fires. It hands receiving to the goroutine if nobody else receives.
+func (s *Shard) check() {
 	s.machine.Resumed()
 	k := &s.keeper
 	k.mu.Lock()
@@ -98,7 +98,7 @@ func (s *Shard) look() {
 		thread, mistake = by.Thread(), tick == tickTakeOver && !by.Idle()
 	}
 	s.seatMu.Unlock()
-	off := s.forThreads() && k.put.looks(s, thread) && tick == tickTakeOver && s.machine.ThreadReady(thread)
+	off := s.forThreads() && k.put.lacked(s, thread) && tick == tickTakeOver && s.machine.ThreadReady(thread)
 	switch {
 	case by != nil:
 		tick = k.outlasts(tick, off && mistake)
@@ -164,14 +164,14 @@ func (s *Shard) giveUp() {
 		return
 	}
 	if heir.ofThread() {
-		k.starved = 0
-		k.put.looks(s, heir.sleeper.Thread())
+		k.outlasted = 0
+		k.put.lacked(s, heir.sleeper.Thread())
 	} else if s.foreign.Load() && !k.off.Load() {
 		s.standby.given.Add(1)
 		s.standBy()
 	}
 	if k.timer == nil {
-		k.timer = time.AfterFunc(s.patience(), s.look)
+		k.timer = time.AfterFunc(s.patience(), s.check)
 	} else {
 		k.timer.Reset(s.patience())
 	}

@@ -104,6 +104,14 @@ func (s *Shard) judgeLease(n int) {
 	}
 }
 
+// Woke notes that the packets that are being handled were waited for, by a goroutine in WaitFor;
+// sig is nil for one that waits by other means. The lock is held.
+func (s *Shard) Woke(sig *Signal) {
+	s.woke = true
+	s.posts.woken.Add(1)
+	s.lease.woke(sig, s.waiting.Load() == 1)
+}
+
 // wokeSomeone is for progress: what came in was waited for. The lock is held.
 func (s *Shard) wokeSomeone() bool { return s.woke }
 

@@ -1,21 +1,21 @@
 package shard
 
-import (
-	"math"
-
-	"github.com/goroce/goroce/transport"
-)
-
-// This file is the transmit scheduler: it answers "send now, or wait for what". There
-// are three rules.
+// This file decides when what there is to send leaves: now, or together with something else. All
+// that begins a wait, and all that ends one, is here.
 //
-//   - What there is leaves at once, as far as the link takes it (Flush).
-//   - An acknowledgement waits for a reply that the application may be about to
-//     post, or for what else is at hand in the link (delayedAck).
-//   - A message that is posted behind others waits for more of its kind,
-//     or for those of others that were woken with its poster (coalescer).
+// After packets were handled (afterReceive), acknowledgements wait
 //
-// Whatever is sent takes along all that waits.
+//   - for what else is at hand in the link, while the goroutine of the shard is at work;
+//   - for a reply that the application may be about to post (delayedAck), until endAckDelay is called
+//     by a receiver that has given the application its chance.
+//
+// A message that is posted (Posted) waits
+//
+//   - for more of its kind, if others of its queue pair are on their way, or for the messages of
+//     others that were woken with its poster (coalescer), until SendPosted is called.
+//
+// Nothing else waits in the shard, and whatever is sent takes along all that waits (Flush). Before
+// the goroutine of the shard sleeps it sends all.
 
 // next is what becomes of what there is to send after packets were handled.
 type next uint8
@@ -54,31 +54,8 @@ func (a *delayedAck) afterReceive(r received) next {
 	return sendNow
 }
 
-// Flush sends what the engine has to send, hands out its events and notes its
-// next timer, and does the same for the service, which sends and receives through the
-// engine. The lock is held.
-func (s *Shard) Flush(now int64) {
-	s.ack.answered()
-	s.Transmit(now)
-	for s.service != nil && s.service.Ready() {
-		s.service.Run(now)
-		s.Transmit(now)
-	}
-	s.noteTimers()
-}
-
-// Settle sends everything that waits, acknowledgements above all, before a command that may end a
-// queue pair. The application already knows what they acknowledge and may close for that reason;
-// its peer must not take that for a failure. The lock is held.
-func (s *Shard) Settle(now int64) {
-	if !s.releaseAck(now) {
-		s.Transmit(now)
-	}
-}
-
-// Posted sends a message that was just posted, or leaves it to be sent with others. inFlight
-// says that others of its queue pair are on their way; bytes is its length. The lock
-// is held.
+// Posted sends a message that was just posted, or leaves it to be sent with others. inFlight says
+// that others of its queue pair are on their way; bytes is its length. The lock is held.
 func (s *Shard) Posted(now int64, inFlight bool, bytes int) {
 	s.notePost()
 	if inFlight {
@@ -113,8 +90,7 @@ func (s *Shard) SendBeforeWait() {
 	}
 }
 
-// SendPosted sends messages that wait for others, before their poster sees an empty
-// completion queue.
+// SendPosted sends messages that wait, before their poster sees an empty completion queue.
 func (s *Shard) SendPosted() {
 	if !s.posts.waiting() {
 		return
@@ -126,9 +102,8 @@ func (s *Shard) SendPosted() {
 	s.mu.Unlock()
 }
 
-// Received sends the credits that a peer waits for, if the connections have any, after a
-// receive was posted, and hands out what came of one that was posted in ERR. The lock is
-// held.
+// Received sends the credits that a peer waits for, if the connections have any, after a receive
+// was posted, and hands out what came of one that was posted in ERR. The lock is held.
 func (s *Shard) Received() {
 	s.handOut()
 	if s.credits && !s.ack.delayed() { // at the end of a delay they leave anyway
@@ -136,79 +111,47 @@ func (s *Shard) Received() {
 	}
 }
 
-// Transmit sends what the engine has to send and hands out its events. The lock is held.
-func (s *Shard) Transmit(now int64) {
-	if s.link.Blocked() {
-		s.link.Send(nil)
+// releaseAck ends a delay that brought nothing, and sends. It reports false if there is
+// none. The lock is held.
+func (s *Shard) releaseAck(now int64) bool {
+	if !s.ack.inVain() {
+		return false
 	}
-	for !s.link.Blocked() {
-		n := s.pollTransmit(now)
-		if n == 0 {
-			break
-		}
-		s.txUsed = max(s.txUsed, n)
-		s.send(now, s.tx[:n])
-	}
-	s.posts.sent(now)
-	s.handOut()
+	s.Flush(now)
+	return true
 }
 
-// forgetSent drops references to sent packets: a packet refers to its queue pair and to the memory
-// of its payload, and the last places of a long batch may stay unused for hours. The lock is held.
-func (s *Shard) forgetSent() {
-	for i := range s.tx[:s.txUsed] {
-		s.tx[i].Forget()
-	}
-	s.txUsed = 0
-}
-
-// handOut hands out the engine's events. The lock is held.
-func (s *Shard) handOut() {
-	for {
-		ev, ok := s.eng.PollEvent()
-		if !ok {
-			return
-		}
-		if ev.Type != transport.EventCompletion {
-			s.owner.Event(ev)
-		} else if v, ok := ev.CQ.UserData().(Service); ok {
-			v.Completed()
-		} else {
-			s.owner.Completed(ev.CQ)
-		}
+// endPolledAckDelay is endAckDelay for a poll.
+func (s *Shard) endPolledAckDelay() {
+	if s.ack.delayed() && (!s.foreign.Load() || s.link.Now()-s.ack.since.Load() >= attentionGapNs) {
+		s.endAckDelay()
 	}
 }
 
-// Woke notes that the packets that are being handled were waited for, by a goroutine in WaitFor;
-// sig is nil for one that waits by other means. The lock is held.
-func (s *Shard) Woke(sig *Signal) {
-	s.woke = true
-	s.posts.woken.Add(1)
-	s.lease.woke(sig, s.waiting.Load() == 1)
-}
-
-// noteTimers notes when the engine's and the service's next timer is due. The lock is
-// held.
-func (s *Shard) noteTimers() {
-	at, ok := s.eng.NextTimeout()
-	if !ok {
-		at = math.MaxInt64
-	}
-	if s.service != nil {
-		at = min(at, s.service.NextTimeout())
-	}
-	if s.nextTimer.Load() != at {
-		s.nextTimer.Store(at)
-	}
-	if s.driven != nil {
-		if alarm, set := s.alarms.next(); set {
-			at = min(at, alarm)
-		}
-		s.driven.SetTimer(at, at != math.MaxInt64)
+// endAckDelay is releaseAck for callers without the lock.
+func (s *Shard) endAckDelay() {
+	if !s.ack.delayed() {
 		return
 	}
-	if s.blocked && (at < s.wakeTime || s.link.Blocked()) {
-		s.blocked = false
-		s.link.Wake()
+	s.mu.Lock()
+	if !s.shut {
+		s.releaseAck(s.link.Now())
+	}
+	s.mu.Unlock()
+}
+
+// busy returns how many answers the threads in the seat may post soon.
+func (s *Shard) busy() int {
+	if heir := s.heir.Load(); heir.inside() {
+		return heir.sleeper.Busy()
+	}
+	return 0
+}
+
+// sendUnlessBusy sends what waits for the answers of threads, when there will be no more.
+func (s *Shard) sendUnlessBusy() {
+	if (s.posts.waiting() || s.ack.delayed()) && s.busy() == 0 {
+		s.endAckDelay()
+		s.SendPosted()
 	}
 }

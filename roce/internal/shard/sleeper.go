@@ -95,9 +95,9 @@ func (v *seat) sleeper() core.Sleeper {
 func (k *keeper) outlasts(t tick, off bool) tick {
 	switch {
 	case t != tickTakeOver:
-		k.starved = 0
-	case off && k.starved < int(sliceNs/leasePeriod):
-		k.starved++
+		k.outlasted = 0
+	case off && k.outlasted < int(sliceNs/leasePeriod):
+		k.outlasted++
 		return tickAgain
 	}
 	return t
@@ -180,22 +180,6 @@ func (s *Shard) Await(done func() bool, slept bool) {
 			look = false
 		}
 		s.sendUnlessBusy()
-	}
-}
-
-// busy returns how many answers the threads in the seat may post soon.
-func (s *Shard) busy() int {
-	if heir := s.heir.Load(); heir.inside() {
-		return heir.sleeper.Busy()
-	}
-	return 0
-}
-
-// sendUnlessBusy sends what waits for the answers of threads, when there will be no more.
-func (s *Shard) sendUnlessBusy() {
-	if (s.posts.waiting() || s.ack.delayed()) && s.busy() == 0 {
-		s.endAckDelay()
-		s.SendPosted()
 	}
 }
 
