@@ -25,13 +25,13 @@ const GuestRecipe = 1
 // guestRoot is where the packages are in the guest.
 const guestRoot = "/debian"
 
-// GuestPyverbs is the suite in a guest, on the kernel's rxe.
-type GuestPyverbs struct {
-	guest *lab.Guest
+// GuestRoot is a root in a guest, whose programs find the kernel's rxe.
+type GuestRoot struct {
+	Guest *lab.Guest
 }
 
-// NewGuestPyverbs brings a root with GuestPackages into a guest.
-func NewGuestPyverbs(ctx context.Context, g *lab.Guest, root *lab.Root) (*GuestPyverbs, error) {
+// NewGuestRoot brings a root into a guest, which keeps it in memory.
+func NewGuestRoot(ctx context.Context, g *lab.Guest, root *lab.Root) (*GuestRoot, error) {
 	r, w := io.Pipe()
 	go func() { w.CloseWithError(writeTar(w, root.Dir)) }()
 	if err := g.Put(ctx, "/root.tar", 0o644, r); err != nil {
@@ -45,16 +45,26 @@ for d in proc sys dev; do busybox mount -o bind /$d ` + guestRoot + `/$d; done
 	if _, err := g.Run(ctx, "sh", "-c", script); err != nil {
 		return nil, err
 	}
-	return &GuestPyverbs{g}, nil
+	return &GuestRoot{g}, nil
 }
 
+// Start starts a program there.
+func (r *GuestRoot) Start(ctx context.Context, argv ...string) (*lab.Proc, error) {
+	return r.Guest.Start(ctx, lab.Cmd{
+		Argv: append([]string{"busybox", "chroot", guestRoot}, argv...),
+		Env:  map[string]string{"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": "/tmp", "LC_ALL": "C.UTF-8"},
+	})
+}
+
+// GuestPyverbs is the test suite of pyverbs in a root that has GuestPackages.
+type GuestPyverbs struct{ *GuestRoot }
+
 // RunPyverbs runs the script in the guest.
-func (p *GuestPyverbs) RunPyverbs(ctx context.Context, script string, args ...string) (string, error) {
-	if err := p.guest.Put(ctx, guestRoot+pyverbsDir+"/"+scriptName, 0o644, strings.NewReader(script)); err != nil {
+func (p GuestPyverbs) RunPyverbs(ctx context.Context, script string, args ...string) (string, error) {
+	if err := p.Guest.Put(ctx, guestRoot+pyverbsDir+"/"+scriptName, 0o644, strings.NewReader(script)); err != nil {
 		return "", err
 	}
-	argv := append([]string{"busybox", "chroot", guestRoot, "/usr/bin/python3", "-u", pyverbsDir + "/" + scriptName}, args...)
-	proc, err := p.guest.Start(ctx, lab.Cmd{Argv: argv, Env: map[string]string{"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": "/tmp", "LC_ALL": "C.UTF-8"}})
+	proc, err := p.Start(ctx, append([]string{"/usr/bin/python3", "-u", pyverbsDir + "/" + scriptName}, args...)...)
 	if err != nil {
 		return "", err
 	}

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/goroce/goroce/conformance/programs"
@@ -23,7 +21,16 @@ func perftest() Suite {
 		About:   "Every option that each program of perftest lists by `--help`, one at a time. A test that is skipped was refused with that reason",
 		Package: "perftest", Version: "25.01.0+0.80-1", Release: "trixie",
 		Packages: []string{"perftest", "librdmacm1", "ibverbs-providers", "coreutils"},
-		Run:      runPerftest,
+		Run: func(ctx context.Context, t *Turn) error {
+			return runPerftest(ctx, t, perftestJobs, t.newLibraryBench)
+		},
+		RunInGuest: func(ctx context.Context, t *Turn) error {
+			root, err := programs.NewGuestRoot(ctx, t.Guest, t.Root)
+			if err != nil {
+				return err
+			}
+			return runPerftest(ctx, t, 1, func() (bench, error) { return guestBench{root}, nil })
+		},
 	}
 }
 
@@ -115,20 +122,21 @@ var perftestTakes = map[string]bool{
 	"cq-mod": true, "duration": true, "margin": true, "dlid": true, "post_list": true, "recv_post_list": true,
 }
 
-func runPerftest(ctx context.Context, t *Turn) error {
+// runPerftest runs the combinations, some side by side, each on a bench of its own.
+func runPerftest(ctx context.Context, t *Turn, jobs int, open func() (bench, error)) error {
 	var all []combination
 	for _, program := range perftestPrograms {
-		n, err := programs.NewNet()
+		on, err := open()
 		if err != nil {
 			return err
 		}
-		p, err := t.place(n, 0).Start(ctx, nil, program, "--help")
+		p, err := on.start(ctx, 0, program, "--help")
 		if err != nil {
-			return errors.Join(err, n.Close())
+			return errors.Join(err, on.Close())
 		}
 		_ = p.Wait() // some versions end with 1
 		of := combinations(program, p.Output())
-		if err := n.Close(); err != nil {
+		if err := on.Close(); err != nil {
 			return err
 		}
 		if len(of) == 0 {
@@ -141,13 +149,13 @@ func runPerftest(ctx context.Context, t *Turn) error {
 	})
 	t.Logf("%d combinations", len(all))
 	queue := make(chan combination)
-	errs := make([]error, perftestJobs)
+	errs := make([]error, jobs)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	for i := range errs {
 		wg.Go(func() {
 			for c := range queue {
-				r, err := t.combine(ctx, c)
+				r, err := combine(ctx, c, open)
 				if errs[i] = errors.Join(errs[i], err); err == nil && ctx.Err() == nil {
 					mu.Lock()
 					t.Report(r)
@@ -167,20 +175,13 @@ func runPerftest(ctx context.Context, t *Turn) error {
 	return errors.Join(append(errs, context.Cause(ctx))...)
 }
 
-// place is an end of a network for a program of the suite's packages.
-func (t *Turn) place(n *programs.Net, end int) *programs.Place {
-	p := n.Place(t.Stage, end)
-	p.Plain = t.Site.On == OnNothing
-	return p
-}
-
 // combine runs one combination: a server and a client.
-func (t *Turn) combine(ctx context.Context, c combination) (Result, error) {
-	n, err := programs.NewNet()
+func combine(ctx context.Context, c combination, open func() (bench, error)) (Result, error) {
+	on, err := open()
 	if err != nil {
 		return Result{}, err
 	}
-	defer n.Close()
+	defer on.Close()
 	limit := perftestTime
 	if c.option == "all" {
 		limit = perftestAllTime
@@ -199,13 +200,12 @@ func (t *Turn) combine(ctx context.Context, c combination) (Result, error) {
 	if !strings.Contains(joined, " -n ") && !strings.Contains(joined, " -D ") && !slices.Contains([]string{"iters", "duration", "run_infinitely"}, c.option) {
 		argv = append(argv, "-n", "200")
 	}
-	run := func(end int, more ...string) (*programs.Process, error) {
-		p := t.place(n, end)
+	run := func(end int, more ...string) (process, error) {
 		all := append(slices.Clone(argv), c.args...)
 		for i := range all {
-			all[i] = strings.ReplaceAll(all[i], "LOCAL", p.Addr4.String())
+			all[i] = strings.ReplaceAll(all[i], "LOCAL", on.addr(end).String())
 		}
-		return p.Start(ctx, nil, append(all, more...)...)
+		return on.start(ctx, end, append(all, more...)...)
 	}
 	server, err := run(0)
 	if err != nil {
@@ -217,17 +217,14 @@ func (t *Turn) combine(ctx context.Context, c combination) (Result, error) {
 	if c.option == "port" {
 		port = 19001
 	}
-	var ready error
 	if strings.Contains(joined, "--rdma_cm ") || strings.Contains(joined, "--comm_rdma_cm ") {
-		ready = server.WaitOutput(ctx, "goroce: listening")
-	} else {
-		ready = t.place(n, 0).Listening(ctx, server, port)
+		port = byCM
 	}
-	if ready != nil {
+	if err := on.listening(ctx, server, port); err != nil {
 		r.Outcome, r.Detail = verdict(c, server, nil)
 		return r, nil
 	}
-	client, err := run(1, t.place(n, 0).Addr4.String())
+	client, err := run(1, on.addr(0).String())
 	if err != nil {
 		return Result{}, err
 	}
@@ -245,10 +242,11 @@ func (t *Turn) combine(ctx context.Context, c combination) (Result, error) {
 	select {
 	case <-client.Done():
 	case <-ctx.Done():
+		r.Outcome, r.Detail = Fail, "it does not end: "+gist(client.Output())
+		return r, nil
 	}
 	select {
 	case <-server.Done():
-	case <-ctx.Done():
 	case <-time.After(partingTime):
 	}
 	r.Outcome, r.Detail = verdict(c, server, client)
@@ -268,13 +266,13 @@ var alone = regexp.MustCompile(`Usage:|Version: `)
 var results = regexp.MustCompile(`(?m)^[ \t]*\d+[ \t]+\d+([ \t]+-?([\d.]+|nan))+[ \t]*$`)
 
 // verdict says what two programs have come to, of which the client may not have run.
-func verdict(c combination, server, client *programs.Process) (Outcome, string) {
+func verdict(c combination, server, client process) (Outcome, string) {
 	said := ""
 	ok := true
 	if client == nil && slices.Contains([]string{"help", "version"}, c.option) && alone.MatchString(server.Output()) {
 		return Pass, "" // some versions end with 1
 	}
-	for _, p := range []*programs.Process{client, server} {
+	for _, p := range []process{client, server} {
 		if p == nil {
 			continue
 		}
@@ -288,11 +286,8 @@ func verdict(c combination, server, client *programs.Process) (Outcome, string) 
 			return Fail, "it does not end: " + gist(p.Output())
 		}
 		err := p.Wait()
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
-			if st, isStatus := exit.Sys().(syscall.WaitStatus); isStatus && st.Signaled() {
-				return Fail, fmt.Sprintf("signal %v: %s", st.Signal(), gist(p.Output()))
-			}
+		if s := killedBy(err); s != 0 {
+			return Fail, fmt.Sprintf("signal %v: %s", s, gist(p.Output()))
 		}
 		ok = ok && err == nil
 	}

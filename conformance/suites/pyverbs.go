@@ -16,7 +16,7 @@ func pyverbs() Suite {
 		About:   "rdma-core's tests, in Python. Those of older releases are in [PYVERBS.md](PYVERBS.md), beside rxe",
 		Package: "python3-pyverbs", Version: "65.0-1.1", Release: "sid",
 		Packages: []string{"python3-pyverbs", "python3", "python3-minimal", "librdmacm1t64", "ibverbs-providers", "iproute2", "coreutils", "dash"},
-		Run:      runPyverbs,
+		Run:      runPyverbs, RunInGuest: runPyverbsInGuest,
 	}
 }
 
@@ -26,11 +26,25 @@ func runPyverbs(ctx context.Context, t *Turn) error {
 		return err
 	}
 	p.Plain = t.Site.On == OnNothing
-	results, err := programs.RunPyverbs(ctx, p)
+	err = t.pyverbs(ctx, p)
+	return errors.Join(err, closePlace(), context.Cause(ctx))
+}
+
+func runPyverbsInGuest(ctx context.Context, t *Turn) error {
+	root, err := programs.NewGuestRoot(ctx, t.Guest, t.Root)
+	if err != nil {
+		return err
+	}
+	return errors.Join(t.pyverbs(ctx, programs.GuestPyverbs{GuestRoot: root}, "--dev", t.Guest.Dev), context.Cause(ctx))
+}
+
+// pyverbs runs the tests on a machine.
+func (t *Turn) pyverbs(ctx context.Context, m programs.Machine, args ...string) error {
+	results, err := programs.RunPyverbs(ctx, m, args...)
 	for _, r := range results {
 		if strings.Contains(r.Test, t.Only) {
 			t.Report(Result{Test: strings.TrimPrefix(r.Test, "tests."), Outcome: Outcome(r.Result), Detail: oneLine(r.Detail)})
 		}
 	}
-	return errors.Join(err, closePlace(), context.Cause(ctx))
+	return err
 }

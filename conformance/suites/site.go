@@ -25,6 +25,12 @@ const (
 // Sites are the names of all sites that need no guest.
 var Sites = []string{OnGoroce, OnNothing}
 
+// Guests are the sites in a guest, on the kernel's rxe, with the Debian suite of the guest.
+var Guests = map[string]string{"rxe 6.1": "bookworm", "rxe 6.12": "trixie"}
+
+// AllSites are the names of all sites, in the order of the table's columns.
+var AllSites = []string{OnGoroce, "rxe 6.1", "rxe 6.12", OnNothing}
+
 // Site is two network namespaces with a link between them, and what programs there find.
 type Site struct {
 	On  string

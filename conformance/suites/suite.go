@@ -36,6 +36,8 @@ type Suite struct {
 	Packages []string
 	// Run runs its tests on a site, and reports each.
 	Run func(ctx context.Context, t *Turn) error
+	// RunInGuest does so in a guest, on rxe; nil if the suite is not run there.
+	RunInGuest func(ctx context.Context, t *Turn) error
 }
 
 // Turn is one run of a suite on a site.
@@ -43,8 +45,12 @@ type Turn struct {
 	Site  *Site
 	Dir   string          // of the built source
 	Stage *programs.Stage // the packages
-	Quick bool            // a share of the tests
-	Only  string          // tests whose name contains this
+	// Guest and Root are for RunInGuest, in the place of all above: the packages are not in the
+	// guest yet.
+	Guest *lab.Guest
+	Root  *lab.Root
+	Quick bool   // a share of the tests
+	Only  string // tests whose name contains this
 	// Report takes a result. Suite and On are filled in.
 	Report func(Result)
 	Logf   func(string, ...any)

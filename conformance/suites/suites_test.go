@@ -314,3 +314,18 @@ func TestValkeyVerdict(t *testing.T) {
 		require.Equal(t, c.want, got, c.said)
 	}
 }
+
+// Only what passes on a guest's rxe, and fails or is skipped on goroce, is behind.
+func TestBehindRXE(t *testing.T) {
+	behind := Result{"a", OnGoroce, "2", Skip, "no such thing"}
+	all := []Result{
+		{"a", OnGoroce, "1", Pass, ""}, {"a", "rxe 6.1", "1", Pass, ""},
+		behind, {"a", "rxe 6.1", "2", Fail, "x"}, {"a", "rxe 6.12", "2", Pass, ""},
+		{"a", OnGoroce, "3", Skip, ""}, {"a", "rxe 6.1", "3", Skip, ""}, {"a", OnNothing, "3", Pass, ""},
+		{"a", "rxe 6.12", "4", Pass, ""},
+	}
+	require.Equal(t, []Result{behind}, behindRXE(all))
+	for on := range Guests {
+		require.Contains(t, AllSites, on)
+	}
+}

@@ -18,9 +18,6 @@ import (
 //go:embed runs.md
 var runsText string
 
-// siteOrder is the order of columns.
-var siteOrder = []string{OnGoroce, "rxe 6.1", "rxe 6.12", OnNothing}
-
 // groupOf is the group of a test: what is before the first colon, or before the last dot.
 func groupOf(test string) string {
 	if g, _, ok := strings.Cut(test, ": "); ok {
@@ -38,8 +35,8 @@ func WriteTable(w io.Writer, all []Result, known []Known) error {
 	var b strings.Builder
 	fmt.Fprint(&b, "# Test suites of others\n\n")
 	fmt.Fprint(&b, "Made by `make suites`; don't edit. Suites of other projects, from unmodified sources, on this project's libraries\n")
-	fmt.Fprint(&b, "([verbs.md](../docs/verbs.md)), and where there is no RDMA device at all (\"nothing\"): what passes there says nothing about a\n")
-	fmt.Fprint(&b, "device. [suites/results.txt](suites/results.txt) lists each test, [suites/known.txt](suites/known.txt) the causes of failures.\n\n")
+	fmt.Fprint(&b, "([verbs.md](../docs/verbs.md)), on the kernel's rxe in a guest, and where there is no RDMA device at all (\"nothing\"): what passes\n")
+	fmt.Fprint(&b, "there says nothing about a device. [suites/results.txt](suites/results.txt) lists each test, [suites/known.txt](suites/known.txt) the causes of failures.\n\n")
 	t := report.Begin(&b, "suite", "version", "on", "passed", "failed", "skipped")
 	for _, s := range All() {
 		of := byName(all, s.Name)
@@ -79,7 +76,7 @@ func byName(all []Result, suite string) (of []Result) {
 
 // sites are those that results are of, in order.
 func sites(of []Result) (names []string) {
-	for _, on := range siteOrder {
+	for _, on := range AllSites {
 		if slices.ContainsFunc(of, func(r Result) bool { return r.On == on }) {
 			names = append(names, on)
 		}
@@ -118,8 +115,43 @@ func writeSuite(b *strings.Builder, s Suite, of []Result, known []Known) {
 			return fmt.Sprintf("%d, %d, %d", c.Passed, c.Failed, c.Skipped)
 		}, "`"+g+"`")...)
 	}
+	writeBehind(b, of)
 	writeFailures(b, of, known)
 	writeSkips(b, of)
+}
+
+// writeBehind lists what passes on rxe and not on goroce.
+func writeBehind(b *strings.Builder, of []Result) {
+	var onRXE []string
+	for _, on := range sites(of) {
+		if Guests[on] != "" {
+			onRXE = append(onRXE, on)
+		}
+	}
+	if len(onRXE) == 0 {
+		return
+	}
+	behind := behindRXE(of)
+	fmt.Fprintf(b, "\nPassed on %s and not on goroce: %d.\n", strings.Join(onRXE, " or "), len(behind))
+	for _, r := range behind {
+		fmt.Fprintf(b, "- `%s`: %s: %s\n", r.Test, r.Outcome, r.Detail)
+	}
+}
+
+// behindRXE are the results on goroce of the tests that pass on rxe and not there.
+func behindRXE(of []Result) (behind []Result) {
+	passed := map[string]bool{}
+	for _, r := range of {
+		if Guests[r.On] != "" && r.Outcome == Pass {
+			passed[r.Test] = true
+		}
+	}
+	for _, r := range of {
+		if r.On == OnGoroce && r.Outcome != Pass && passed[r.Test] {
+			behind = append(behind, r)
+		}
+	}
+	return behind
 }
 
 // writeFailures lists those on a device, by cause. Without one all that fails is as it must be.

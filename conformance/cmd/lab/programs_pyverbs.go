@@ -102,11 +102,11 @@ func onRXE(ctx context.Context, suite string, logf func(string, ...any)) (kernel
 	if err != nil {
 		return "", nil, err
 	}
-	p, err := programs.NewGuestPyverbs(ctx, g, root)
+	inside, err := programs.NewGuestRoot(ctx, g, root)
 	if err != nil {
 		return "", nil, err
 	}
 	// GID 1 is the IPv4 one.
-	results, err = programs.RunPyverbs(ctx, p, "--dev", g.Dev)
+	results, err = programs.RunPyverbs(ctx, programs.GuestPyverbs{GuestRoot: inside}, "--dev", g.Dev)
 	return image.KernelMajorMinor(), results, err
 }

@@ -35,7 +35,7 @@ const (
 func runSuites(t *tool, args []string) error {
 	o := suiteOptions{logf: t.logf, names: suites.Names(), on: suites.Sites}
 	t.Var(&o.names, "suite", "comma-separated suites to run")
-	t.Var(&o.on, "on", "comma-separated sites to run them on: "+strings.Join(suites.Sites, ", "))
+	t.Var(&o.on, "on", "comma-separated sites to run them on: "+strings.Join(suites.AllSites, ", "))
 	t.StringVar(&o.only, "only", "", "run only tests whose name contains this")
 	t.StringVar(&o.bin, "bin", "bin", "folder of roce, with the libraries in verbs below it")
 	t.StringVar(&o.archives, "sources", "", "folder with NAME.tar.*, for each suite to be unpacked from there and not fetched")
@@ -63,6 +63,9 @@ func runSuites(t *tool, args []string) error {
 	}
 	lab.Enter(func(ctx context.Context) error {
 		_, err := o.prepare(ctx)
+		if guests := o.guests(); err == nil && len(guests) > 0 {
+			err = prepareGuests(ctx, guests, t.logf)
+		}
 		return err
 	})
 	ctx, stop := t.context(*timeout)
@@ -77,14 +80,24 @@ func (o *suiteOptions) check() error {
 		}
 	}
 	for _, n := range o.on {
-		if !slices.Contains(suites.Sites, n) {
-			return fmt.Errorf("site %q is none of %s", n, strings.Join(suites.Sites, ", "))
+		if !slices.Contains(suites.AllSites, n) {
+			return fmt.Errorf("site %q is none of %s", n, strings.Join(suites.AllSites, ", "))
 		}
 	}
 	if o.keep && (o.only != "" || o.repeat > 1) {
 		return errors.New("-table keeps whole runs only, without -only and -repeat")
 	}
 	return nil
+}
+
+// guests are the Debian suites of the guests to boot.
+func (o *suiteOptions) guests() (names []string) {
+	for _, on := range o.on {
+		if of := suites.Guests[on]; of != "" {
+			names = append(names, of)
+		}
+	}
+	return names
 }
 
 // prepare builds the suites, or finds them built, and returns their folders.
@@ -134,6 +147,10 @@ func (o *suiteOptions) run(ctx context.Context) error {
 				if !slices.Contains(o.names, s.Name) || ctx.Err() != nil {
 					continue
 				}
+				if suites.Guests[on] != "" && s.RunInGuest == nil {
+					o.logf("%s is not run on %s", s.Name, on)
+					continue
+				}
 				got, err := o.turn(ctx, s, on, dirs[s.Name], known)
 				o.logf("run %d: %s on %s: %s", i+1, s.Name, on, suites.Summary(got))
 				results = append(results, got...)
@@ -153,43 +170,73 @@ func (o *suiteOptions) run(ctx context.Context) error {
 
 // turn runs one suite on one site.
 func (o *suiteOptions) turn(ctx context.Context, s suites.Suite, on, dir string, known []suites.Known) (got []suites.Result, err error) {
-	bin, err := filepath.Abs(o.bin)
-	if err != nil {
-		return nil, err
-	}
 	out, err := lab.OutDir()
 	if err != nil {
 		return nil, err
-	}
-	site, err := suites.NewSite(on, bin, out)
-	if err != nil {
-		return nil, err
-	}
-	defer site.Close()
-	var stage *programs.Stage
-	if s.Packages != nil {
-		root, err := s.Root(ctx, o.logf)
-		if err != nil {
-			return nil, err
-		}
-		if stage, err = programs.NewStage(root, bin); err != nil {
-			return nil, err
-		}
 	}
 	progress, err := os.Create(filepath.Join(out, "suites-"+s.Name+"-"+on+".txt"))
 	if err != nil {
 		return nil, err
 	}
 	defer progress.Close()
-	err = s.Run(ctx, &suites.Turn{Site: site, Dir: dir, Stage: stage, Quick: o.quick, Only: o.only, Logf: o.logf, Report: func(r suites.Result) {
+	turn := suites.Turn{Dir: dir, Quick: o.quick, Only: o.only, Logf: o.logf, Report: func(r suites.Result) {
 		r.Suite, r.On, r.Detail = s.Name, on, strings.ReplaceAll(r.Detail, dir+"/", "")
 		got = append(got, r)
 		_ = suites.WriteResults(progress, []suites.Result{r})
 		if unknown, _ := suites.Judge(known, []suites.Result{r}, nil); len(unknown) > 0 && on != suites.OnNothing {
 			o.logf("%s on %s: FAIL %s: %s", s.Name, on, r.Test, r.Detail)
 		}
-	}})
+	}}
+	if s.Packages != nil {
+		if turn.Root, err = s.Root(ctx, o.logf); err != nil {
+			return nil, err
+		}
+	}
+	if suites.Guests[on] != "" {
+		err = o.inGuest(ctx, s, on, &turn)
+	} else {
+		err = o.here(ctx, s, on, &turn)
+	}
 	return got, err
+}
+
+// here runs a suite on this machine.
+func (o *suiteOptions) here(ctx context.Context, s suites.Suite, on string, turn *suites.Turn) error {
+	bin, err := filepath.Abs(o.bin)
+	if err != nil {
+		return err
+	}
+	out, err := lab.OutDir()
+	if err != nil {
+		return err
+	}
+	if turn.Site, err = suites.NewSite(on, bin, out); err != nil {
+		return err
+	}
+	defer turn.Site.Close()
+	if turn.Root != nil {
+		if turn.Stage, err = programs.NewStage(turn.Root, bin); err != nil {
+			return err
+		}
+	}
+	return s.Run(ctx, turn)
+}
+
+// inGuest boots a guest and runs a suite in it.
+func (o *suiteOptions) inGuest(ctx context.Context, s suites.Suite, on string, turn *suites.Turn) error {
+	image, err := lab.OpenImage(suites.Guests[on])
+	if err != nil {
+		return err
+	}
+	l, err := lab.New(lab.Config{Logf: o.logf})
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	if turn.Guest, err = l.Boot(ctx, lab.GuestConfig{Name: image.Suite, Image: image}); err != nil {
+		return err
+	}
+	return s.RunInGuest(ctx, turn)
 }
 
 // judge compares with the list of known failures, and keeps results.
