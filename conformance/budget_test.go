@@ -119,7 +119,7 @@ var nameBudgets = map[string]int{
 	"roce/rdmacm":         86,
 	"roce/rsocket":        73,
 	"roce/link":           36,
-	"roce/internal/shard": 107,
+	"roce/internal/shard": 106,
 }
 
 // shellBudget is the most numbers that the rules of the run loop have.

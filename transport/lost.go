@@ -10,70 +10,10 @@ import (
 // pair. It recovers from accesses only: unless the faulting address lies in a registered region,
 // the panic continues.
 //
-// A recover per packet would cost more than copying a small one, so there is one per batch. That is
-// sound because each access to memory is the last step of a packet that may fail, and its error
-// covers every change before it. So continuing after the panic, in faulted, equals returning the
-// error at the access.
-
-// HandlePackets calls HandlePacket for each of rx, in order, and contains faults of registered
-// memory. It handles packets that differ in little together: see run.go.
-func (e *Engine) HandlePackets(now int64, rx []RxPacket) { e.HandleUnverified(now, rx, nil) }
-
-// HandleUnverified is HandlePackets for packets that may be ICRCUnknown. c checks each of these
-// right before it is handled, so that its payload is in the fastest cache when it is copied. A
-// wrong packet is skipped as if it had not come; without a Checker, all ICRCUnknown packets are.
-func (e *Engine) HandleUnverified(now int64, rx []RxPacket, c Checker) {
-	e.run.check, e.run.heard = c, 0
-	for at := 0; at < len(rx); {
-		at += e.handleUpTo(now, rx, at)
-	}
-	e.run.check = nil
-}
-
-// handleUpTo handles packets from at on, up to the first that meets memory that is gone. It returns
-// how many it handled, including that one.
-func (e *Engine) handleUpTo(now int64, batch []RxPacket, at int) (n int) {
-	rx := batch[at:]
-	defer func() {
-		if v := recover(); v != nil {
-			e.lose(v)
-			n += e.endRun(1)
-			e.faulted(now, e.lastQP, &e.rx)
-		}
-	}()
-	run := 0 // packets of the current run that are left
-	for n < len(rx) {
-		e.run.at = at + n
-		if e.run.heard != 0 && at+n == e.run.heard {
-			n++
-			run = 0
-			continue
-		}
-		if rx[n].ICRC != ICRCRight && !e.right(rx[n:], 0) {
-			n++
-			run--
-			continue
-		}
-		if run < 2 {
-			run = runLength(rx[n:])
-			if j := n + run; at+j != e.run.heard && ackBehind(rx, j-1) && e.right(rx[n:], run) {
-				e.HandlePacket(now, &rx[j])
-				e.run.heard = at + j
-			}
-		}
-		done := 0
-		if run > 1 {
-			done = e.handleRun(now, rx[n:n+run])
-		}
-		if done == 0 {
-			e.HandlePacket(now, &rx[n])
-			done = 1
-		}
-		n += done
-		run -= done
-	}
-	return n
-}
+// A recover per packet would cost more than copying a small one, so there is one per batch, in
+// handleUpTo. That is sound because each access to memory is the last step of a packet that may
+// fail, and its error covers every change before it. So continuing after the panic, in faulted,
+// equals returning the error at the access.
 
 // handleContained handles a multicast datagram for one of its QPs.
 func (e *Engine) handleContained(now int64, qp *QP, p *ib.Packet, rx *RxPacket) {

@@ -11,8 +11,7 @@
 //   - Look again, or sleep? pace.go, tryout.go. Let others run first? yield.go. How does a caller
 //     wait? wait.go, and in a simulation turn.go.
 //   - May this timer run? horizon.go. alarm.go has timers for the packages above.
-//   - What if memory is gone? fault.go.
-//   - What must be called without the lock? upcall.go.
+//   - What if memory is gone? fault.go. What must be called without the lock? upcall.go.
 //
 // limits.go has all numbers, trial.go how to try rarely what does not pay, and machine.go what all
 // of these ask of the computer.

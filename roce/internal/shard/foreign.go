@@ -41,14 +41,11 @@ func (s *Shard) Progress() {
 	}
 }
 
-// attention records how a program in another language polls, to decide whether the shard's
-// goroutine may leave receiving to it.
-//
-// Such a program reads its completions from memory and calls [Shard.Progress] now and then. It may
-// also watch memory that peers write, which we cannot see, or do something else. So it must first
-// prove that it polls, by the total time between closely spaced calls. Pauses do not count, since
-// the scheduler makes some, but a long one starts the proof anew. The time required doubles when
-// packets are found that nobody took, and halves when the program has polled on.
+// attention decides whether the goroutine may leave receiving to the program. Between two calls it
+// may also watch memory that peers write, or do something else. So it must first prove that it
+// polls, by the total time between closely spaced calls. Pauses do not count, since the scheduler
+// makes some, but a long one starts the proof anew. The time required doubles when packets are
+// found that nobody took, and halves when the program has polled on.
 type attention struct {
 	last   atomic.Int64 // the last call
 	polled atomic.Int64 // the time between calls that followed each other closely, ns

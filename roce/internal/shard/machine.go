@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/internal/unix"
-
 	"github.com/goroce/goroce/roce/link"
 )
 

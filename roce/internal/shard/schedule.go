@@ -6,15 +6,13 @@ package shard
 // After packets were handled (afterReceive), acknowledgements wait
 //
 //   - for what else is at hand in the link, while the goroutine of the shard is at work;
-//   - for a reply that the application may be about to post (delayedAck). They leave with whatever
-//     else is sent, or when endAckDelay is called: a call that receives ends the delay when the
-//     application has had its chance.
+//   - for a reply that the application may be about to post (delayedAck), until endAckDelay is called
+//     by a receiver that has given the application its chance.
 //
-// When a message is posted (Posted), it waits
+// A message that is posted (Posted) waits
 //
 //   - for more of its kind, if others of its queue pair are on their way, or for the messages of
-//     others that were woken with its poster (coalescer). It leaves with whatever else is sent, or
-//     when SendPosted is called.
+//     others that were woken with its poster (coalescer), until SendPosted is called.
 //
 // Nothing else waits in the shard, and whatever is sent takes along all that waits (Flush). Before
 // the goroutine of the shard sleeps it sends all.
@@ -92,8 +90,7 @@ func (s *Shard) SendBeforeWait() {
 	}
 }
 
-// SendPosted sends messages that wait for others, before their poster sees an empty
-// completion queue.
+// SendPosted sends messages that wait, before their poster sees an empty completion queue.
 func (s *Shard) SendPosted() {
 	if !s.posts.waiting() {
 		return

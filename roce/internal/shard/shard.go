@@ -346,9 +346,6 @@ func (s *Shard) Link() link.Link { return s.link }
 // Now returns the time on the clock of the link, ns.
 func (s *Shard) Now() int64 { return s.link.Now() }
 
-// Clock is Now as a duration since an arbitrary start.
-func (s *Shard) Clock() time.Duration { return time.Duration(s.link.Now()) }
-
 // Rand returns the source of random numbers. It is used with the lock held.
 func (s *Shard) Rand() io.Reader { return s.rand }
 

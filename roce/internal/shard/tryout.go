@@ -8,8 +8,8 @@ package shard
 // looking thread always has a CPU there and notices nothing; sharing is nearly twice as fast.
 //
 // So tryout tries the other way for a period now and then, and the more rarely the more often it
-// was slower. Sharing must win twice. Where nearly all looks find something there is no doubt, and
-// nothing is tried. A conversation of fewer than tryoutPackets packets in a period decides nothing,
+// was slower. A try that is four times as slow after an eighth of the period ends there. Sharing
+// must win twice. Where nearly all looks find something there is no doubt, and nothing is tried. A conversation of fewer than tryoutPackets packets in a period decides nothing,
 // and the receiver looks.
 type tryout struct {
 	shared  bool     // the way that was better: to share
@@ -39,18 +39,20 @@ func (t *tryout) came(now int64, packets int, doubt bool) {
 	}
 	t.spent += took
 	t.packets += int64(packets)
-	if t.spent < tryoutNs {
+	way, against := &t.cost[0], &t.cost[1]
+	if !t.looks() {
+		way, against = against, way
+	}
+	cost := t.spent * 16 / max(t.packets, 1)
+	hopeless := t.other && t.spent >= tryoutNs/8 && cost > 4**against
+	if t.spent < tryoutNs && !hopeless {
 		return
 	}
-	cost, few := t.spent*16/max(t.packets, 1), t.packets < tryoutPackets
+	few := t.packets < tryoutPackets && !hopeless
 	t.spent, t.packets = 0, 0
 	if few {
 		t.other = false
 		return
-	}
-	way, against := &t.cost[0], &t.cost[1]
-	if !t.looks() {
-		way, against = against, way
 	}
 	if !t.other {
 		if *way == 0 {

@@ -60,6 +60,18 @@ func TestTryoutPrefersLooking(t *testing.T) {
 	require.Greater(t, c.goOn(4*maxTryoutWait*tryoutNs), 0.96)
 }
 
+// A try that is hopeless ends early: beside a neighbour it takes 50 times as long for each packet.
+func TestTryoutEndsEarly(t *testing.T) {
+	c := conversation{looking: 500_000, sharing: 16_000}
+	c.goOn(10 * tryoutNs)
+	require.False(t, c.looks())
+	c.goOn(2 * maxTryoutWait * tryoutNs)
+	require.Less(t, c.goOn(8*maxTryoutWait*tryoutNs), 0.006)
+	c.looking = 8_000 // the neighbour has gone
+	c.goOn(2 * maxTryoutWait * tryoutNs)
+	require.True(t, c.looks())
+}
+
 // A conversation with pauses, or of few packets, decides nothing.
 func TestTryoutOfFew(t *testing.T) {
 	c := conversation{looking: tryoutNs / 5, sharing: 1}

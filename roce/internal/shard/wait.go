@@ -1,8 +1,6 @@
 package shard
 
-import (
-	"context"
-)
+import "context"
 
 // Wait does the part of a goroutine that waits: it blocks until notify, receives packets, or lets
 // simulated time pass. It returns when another look is worthwhile, or with the error of the context

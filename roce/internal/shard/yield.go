@@ -7,8 +7,10 @@ import "sync/atomic"
 // more threads look than there are CPUs, as with both ends on one, every message would otherwise
 // cost a time slice, milliseconds.
 //
-// A thread that keeps the CPU longer than hoggedNs is unrelated work, so there is then no yield for
-// staleNs.
+// A thread that keeps the CPU longer than hoggedNs is unrelated work. There is then no yield for as
+// long as it ran; if yields go on to cost more than one part in computesRest of the time, for twice
+// as long each time, up to staleNs. A receiver that sleeps meanwhile is mostly woken on the CPU of
+// its peer, away from that work.
 //
 // Threads yield only in processes with one CPU, and where tryout finds it better. The kernel moves
 // threads apart that want the same CPU, but keeps those together that take turns at it in
@@ -18,6 +20,7 @@ import "sync/atomic"
 type yielder struct {
 	looks        atomic.Uint32
 	backoffUntil atomic.Int64 // no yield before
+	backoff      atomic.Int64 // how long there was none the last time, ns
 	compute      computing
 }
 
@@ -110,7 +113,14 @@ func (s *Shard) yieldCPU() bool {
 
 // gaveWay notes how long it took to get the CPU back.
 func (y *yielder) gaveWay(start, end int64) {
-	if end-start > hoggedNs {
-		y.backoffUntil.Store(end + staleNs)
+	took := end - start
+	if took <= hoggedNs {
+		return
 	}
+	rest := took
+	if start-y.backoffUntil.Load() < took*computesRest {
+		rest = min(max(rest, 2*y.backoff.Load()), staleNs)
+	}
+	y.backoff.Store(rest)
+	y.backoffUntil.Store(end + rest)
 }

@@ -13,8 +13,22 @@ func TestYielder(t *testing.T) {
 	y.gaveWay(1000, 1500)
 	y.gaveWay(1000, 1000+8_000)
 	require.Zero(t, y.backoffUntil.Load(), "a peer, or nobody")
-	y.gaveWay(40_000, 40_000+4_000_000)
-	require.EqualValues(t, 4_040_000+staleNs, y.backoffUntil.Load(), "somebody who used a time slice")
+
+	const slice = 4_000_000
+	now := int64(staleNs)
+	fails := func() (rest int64) {
+		y.gaveWay(now, now+slice)
+		now = y.backoffUntil.Load()
+		return y.backoff.Load()
+	}
+	require.EqualValues(t, slice, fails(), "somebody who used a time slice")
+	require.EqualValues(t, 2*slice, fails(), "and again")
+	for range 3 {
+		fails()
+	}
+	require.EqualValues(t, staleNs, fails())
+	now += slice * computesRest
+	require.EqualValues(t, slice, fails(), "most yields found the peer")
 }
 
 // Goroutines that compute are not let run for a while, once it is sure that it was they who ran.
