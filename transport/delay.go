@@ -121,8 +121,8 @@ func (qp *QP) newByDelay(now int64) *byDelay {
 	d := &byDelay{model: *cc.NewDelay(time.Duration(qp.delayTarget()), most, ceiling)}
 	d.model.Begin(qp.sq.rtt.least)
 	d.newsAt = now
-	if w.doubling {
-		w.doubling = false
+	if w.starting() {
+		w.goal = 0
 		d.model.Doubt()
 	}
 	return d

@@ -106,10 +106,13 @@ func TestLossCauseForgetsTheBeginning(t *testing.T) {
 		sq := &newLoop(t, loopOptions{slowStart: true}).a.qp.sq
 		require.True(t, sq.watchMissing())
 		sq.peerKeeps = true
-		sq.win.doubling, sq.rtt = doubling, halfTrip
+		sq.rtt = halfTrip
+		if !doubling {
+			sq.win.goal = 0
+		}
 		sq.cause.count(&emptyTrip, lossSample, lossSample)
 		sq.onLost(0, &lostPackets{n: 1, other: true})
-		require.False(t, sq.win.doubling, "half of all is for want of room")
+		require.Zero(t, sq.win.goal, "half of all is for want of room")
 		require.Equal(t, doubling, sq.cause.calm == tally{})
 	}
 }

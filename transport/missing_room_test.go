@@ -9,7 +9,7 @@ import (
 )
 
 // What has come before its turn takes no room at the receiver, and room for it is not waited for:
-// while one packet is missing, far more than the room goes on its way behind it.
+// while one packet is missing, more than the room goes on its way behind it.
 func TestMissingTakesNoRoom(t *testing.T) {
 	for _, read := range []bool{false, true} {
 		pc := selective
@@ -52,7 +52,7 @@ func TestMissingTakesNoRoom(t *testing.T) {
 		p.run()
 		require.Len(t, a.poll(), 1)
 		require.Equal(t, src, to.buf[:n])
-		require.Greater(t, behind, 30, "READ: %v", read)
+		require.Greater(t, behind, 24, "READ: %v", read)
 		for _, l := range []*link{a, b} {
 			require.Zero(t, l.eng.RoomUsed(), "READ: %v", read)
 		}

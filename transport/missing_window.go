@@ -77,7 +77,7 @@ func (sq *requester) onLost(now int64, lost *lostPackets) {
 		sq.win.acquit()
 		return
 	}
-	if sq.win.doubling {
+	if sq.win.starting() {
 		sq.cause.forget() // it has filled the queue by itself
 	}
 	sq.roomLost(now, lost.responses)

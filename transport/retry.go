@@ -54,8 +54,11 @@ func (r *retryState) heard(a *QPAttr) {
 func (r *retryState) onProgress(sq *requester, now int64) (trip, late bool) {
 	r.refill(&sq.qp.attr)
 	sq.answeredWithoutOffer()
-	if trip := now - r.since; r.recovering && (r.tripNs == 0 || trip < r.tripNs) {
-		r.tripNs = trip
+	if trip := now - r.since; r.recovering {
+		if r.tripNs == 0 || trip < r.tripNs {
+			r.tripNs = trip
+		}
+		sq.rtt.wentBack(trip)
 	}
 	r.recovering, r.doubted = false, false
 	if r.back && !sq.una.Before(r.backEnd) {
@@ -224,7 +227,7 @@ func (sq *requester) impliedNAK(now int64, psn ib.PSN) {
 		return
 	}
 	sq.qp.congestionNAK(now)
-	if sq.crowdedBack() {
+	if sq.crowded() {
 		sq.readLost(now)
 		sq.narrow(sq.againNs() == 0)
 	}
@@ -235,15 +238,11 @@ func (sq *requester) impliedNAK(now int64, psn ib.PSN) {
 }
 
 // crowded reports whether a request may have been lost for want of room. Without a queue on the way
-// it was not, and a smaller window, which opens slowly, would only waste the path.
+// it was not, and a smaller window, which opens slowly, would only waste the path. Where everything
+// is sent again it is not known how many were lost, and one round trip that is not short will do: a
+// window that overflows the queue is sent for nothing.
 func (sq *requester) crowded() bool {
-	return !sq.win.ruled && (sq.qp.e.cfg.Tuning.GoBackN || sq.cause.crowded(&sq.rtt))
-}
-
-// crowdedBack is crowded for a response to a requester that goes back. It uses the round trips of
-// repeated requests only, since other responses wait behind each other at the peer.
-func (sq *requester) crowdedBack() bool {
-	return !sq.win.ruled && (sq.qp.e.cfg.Tuning.GoBackN || sq.miss == nil || sq.miss.again.full(sq.againNs(), sq.leastRTT()))
+	return !sq.win.ruled && (sq.qp.e.cfg.Tuning.GoBackN || !sq.peerKeeps && !sq.rtt.short || sq.cause.crowded(&sq.rtt))
 }
 
 // againNs returns how long responses to repeated requests take; 0 if unknown.
@@ -260,6 +259,8 @@ func (sq *requester) closeForLoss(now int64) {
 	if sq.crowded() {
 		sq.flightLost(now)
 		sq.narrow(sq.rtt.smoothed == 0)
+	} else {
+		sq.win.restart()
 	}
 }
 

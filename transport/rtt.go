@@ -112,6 +112,14 @@ func (e *rttEstimate) queueOf(rtt int64) {
 	e.empty = rtt <= e.least+max(most/4, e.least/8)
 }
 
+// wentBack takes the time from going back to progress. It is no sample, as an answer may be late,
+// but it shows whether there is a queue where each window loses packets, and none is one.
+func (e *rttEstimate) wentBack(ns int64) {
+	if e.smoothed != 0 {
+		e.queueOf(ns)
+	}
+}
+
 // full reports whether a round trip of ns may have passed a full queue, where least is the shortest
 // one: it is much longer than least, and nearly as long as any recent one. Queues drop packets only
 // when full, so other losses have other causes.

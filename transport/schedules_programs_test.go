@@ -480,7 +480,7 @@ func schedulePrograms() []*program {
 		tag, steps  string
 	}{
 		// Two losses that two maps show, and nothing is sent between.
-		{"w1 w3 w3 w3", 3, 1, wide, "two maps", "pa3 sa9 lb db2 lb db sb da db sb da db3 sb da"},
+		{"w1 w3 w3 w2", 3, 1, wide, "two maps", "pa3 sa8 lb db2 lb db sb da db sb da db2 sb da"},
 		// A READ behind a gap, and a packet behind it that asks for no answer.
 		{"w1 w1 r2 w2", 2, 1, wide, "a gap and a READ", "pa3 sa4 lb db sb da"},
 		// A map that comes after an ACK timeout, and timeouts after it: how long is waited for the

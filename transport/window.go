@@ -3,27 +3,27 @@ package transport
 import "github.com/goroce/goroce/ib"
 
 // window bounds the packets sent, or requested by READs, and not acknowledged, because a datagram
-// receiver has a socket buffer and no back pressure. A loss halves it, a timeout leaves a quarter,
-// and each acknowledged window adds a packet, or a quarter of the window while round trips show
-// that the path is not full. A connection begins with a few packets, because nothing is known of
-// the path, and doubles them in each round trip until a loss: a whole window would overflow a small
-// queue before the first answer comes.
+// receiver has a socket buffer and no back pressure. A loss halves it, and each acknowledged window
+// adds a packet, or a quarter of the window while round trips show that the path is not full. A
+// connection begins with a few packets, because nothing is known of the path, and doubles them in
+// each round trip until a loss: a whole window would overflow a small queue before the first answer
+// comes. After a timeout it begins anew.
 type window struct {
 	size     int // packets of long messages; short ones have the same, up to max>>long
 	max      int
 	ackEvery int  // packets between two AckReqs, at most
 	acked    int  // packets acknowledged since the last growth
 	used     int  // most packets that were unacknowledged at a time; the window grows to twice that
+	goal     int  // each round trip doubles the window up to this size; 0 if it does not
 	before   int  // size before losses that may not mean lack of room; 0 if not needed
 	begins   bool // the first of these ended the doubling
 	// A window of long messages is up to 1<<long times as large as others: bytes keep both ends
 	// busy, and a path with a small MTU has more packets for the same bytes. This holds only if the
 	// packets travel as large datagrams; a receiver that gets each by itself has as many packets to
 	// handle.
-	long     uint8
-	idle     bool // no loss since, and the last round trip was so short that nothing was queued
-	doubling bool // each round trip doubles the window
-	ruled    bool // control by delay sets the window, and losses do not change it
+	long  uint8
+	idle  bool // no loss since, and the last round trip was so short that nothing was queued
+	ruled bool // control by delay sets the window, and losses do not change it
 }
 
 // bound returns how many packets may be unacknowledged or requested when one of r is sent.
@@ -47,7 +47,7 @@ func newWindow(qp *QP) window {
 	var w window
 	w.limit(qp)
 	if w.size = w.max; !qp.explicitWindow() {
-		w.size, w.doubling = min(startWindow<<w.long, w.max), true
+		w.size, w.goal = min(startWindow<<w.long, w.max), w.max
 	}
 	return w
 }
@@ -76,7 +76,7 @@ func (w *window) limit(qp *QP) {
 		}
 	}
 	w.max <<= w.long
-	w.size = min(max(w.size, 1), w.max)
+	w.size, w.goal = min(max(w.size, 1), w.max), min(w.goal, w.max)
 	if w.ackEvery = t.AckReqInterval; w.ackEvery == 0 {
 		w.ackEvery = DefaultAckReqInterval
 	}
@@ -87,9 +87,9 @@ func (w *window) onAck(n int) {
 	if w.size == w.max || w.size >= 2*w.used {
 		return
 	}
-	if w.doubling {
-		if w.size = min(w.size+n, w.max); w.size == w.max {
-			w.doubling = false
+	if w.goal != 0 {
+		if w.size = min(w.size+n, w.goal); w.size == w.goal {
+			w.goal = 0
 		}
 		return
 	}
@@ -113,7 +113,7 @@ func (w *window) growth() (more, step int) {
 
 // rule sets the window to n packets, and lets nothing else change it until release.
 func (w *window) rule(n int) {
-	w.size, w.max, w.long, w.ruled, w.doubling, w.begins = n, n, 0, true, false, false
+	w.size, w.max, w.long, w.ruled, w.goal, w.begins = n, n, 0, true, 0, false
 	w.ackEvery = max(n>>farShift, 1)
 }
 
@@ -128,6 +128,9 @@ func (w *window) release(qp *QP) {
 func (w *window) onRun(n int) {
 	for n > 0 && w.size != w.max && w.size < 2*w.used {
 		_, step := w.growth()
+		if w.goal != 0 {
+			step = w.acked + min(w.goal, 2*w.used) - w.size
+		}
 		k := min(n, max(step-w.acked, 1))
 		w.onAck(k)
 		n -= k
@@ -138,25 +141,49 @@ func (w *window) onRun(n int) {
 // flow beside it would get a sixth: it loses more often in the same full queue (docs/loss.md).
 func (w *window) onLoss() { w.shrink(2, minWindow) }
 
-// onTimeout quarters it after no answer came at all. What was doubling doubles on, as nothing was
-// learned of the path.
+// onTimeout begins anew after no answer came at all, and doubles up to half of what it was, as TCP
+// does: after a pause of the path it is soon back. What was doubling from the beginning doubles on,
+// as nothing was learned of the path.
 func (w *window) onTimeout() {
-	doubling := w.doubling || w.begins
+	goal, least := w.size/2, startWindow<<w.long
+	switch {
+	case w.starting() || w.begins:
+		goal = w.max
+	case w.size <= least: // nothing has come since the last one
+		goal = w.goal
+	}
 	w.convict()
-	w.shrink(4, minWindow<<w.long)
-	w.doubling = doubling && !w.ruled
+	w.shrink(w.size, least)
+	if goal > w.size && !w.ruled {
+		w.goal = goal
+	}
 }
+
+// starting reports whether the window doubles since the connection began.
+func (w *window) starting() bool { return w.goal == w.max }
 
 // suspect notes, before a loss reduces the window, that it may not be due to lack of room.
 func (w *window) suspect() {
 	w.before = max(w.before, w.size)
-	w.begins = w.begins || w.doubling
+	w.begins = w.begins || w.starting()
+}
+
+// restart leaves the half of the window, which doubles back. A requester that goes back sends it at
+// once, while what it had sent behind the loss is still on its way.
+func (w *window) restart() {
+	if w.ruled {
+		return
+	}
+	w.goal = max(w.goal, w.size)
+	w.size = min(w.size, max(w.goal/2, minWindow))
 }
 
 // acquit undoes the reductions for losses that were not.
 func (w *window) acquit() {
 	w.reopen(w.before)
-	w.doubling = w.doubling || w.begins
+	if w.begins {
+		w.goal = w.max
+	}
 	w.before, w.begins = 0, false
 }
 
@@ -172,7 +199,7 @@ func (w *window) shrink(by, least int) {
 	if w.ruled {
 		return
 	}
-	w.doubling, w.idle = false, false
+	w.goal, w.idle = 0, false
 	w.size = max(w.size/by, min(least, w.size))
 	w.acked = 0
 }

@@ -157,10 +157,15 @@ func TestWindowLoss(t *testing.T) {
 	require.Equal(t, 128, span(sq.una, sq.psn))
 	sq.win.onAck(sq.win.size)
 	require.Equal(t, 1, func() int { l.a.qp.markReady(); return l.unacked() }(), "one packet more")
+	half := sq.win.size / 2
 	for range 10 {
 		sq.win.onTimeout()
 	}
-	require.Equal(t, minWindow, sq.win.size)
+	require.Equal(t, startWindow, sq.win.size)
+	sq.win.onAck(startWindow)
+	require.Equal(t, 2*startWindow, sq.win.size, "it doubles")
+	sq.win.onAck(256)
+	require.Equal(t, half, sq.win.size, "up to half of what it was before the first")
 }
 
 // A bound in packets that someone chose is one of packets.
@@ -236,7 +241,7 @@ func TestWindowBegins(t *testing.T) {
 
 	*w = fresh
 	w.onTimeout()
-	require.Equal(t, minWindow, w.size)
+	require.Equal(t, startWindow, w.size)
 	w.onAck(4)
-	require.Equal(t, minWindow+4, w.size)
+	require.Equal(t, startWindow+4, w.size)
 }

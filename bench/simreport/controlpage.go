@@ -23,7 +23,7 @@ func flowsOf(n int, conf cc.Config, rttNs ...int64) (x []PathFlow) {
 }
 
 // opNames end the names of paths.
-var opNames = map[verbs.WROpcode]string{verbs.WRWrite: ", WRITE", verbs.WRRead: ", READ"}
+var opNames = map[verbs.WROpcode]string{verbs.WRWrite: ", WRITE", verbs.WRSend: ", SEND", verbs.WRRead: ", READ"}
 
 // controlPage is the page in the making.
 type controlPage struct {
@@ -150,6 +150,7 @@ which bursts it leaves: cubic as RFC 9438 has it, and version 1 of BBR. Beside B
 			}
 		}
 	}
+	c.changes()
 	c.p(`
 ## Incast
 

@@ -45,15 +45,19 @@ func (x *noisyLink) plan(now int64) {
 		return
 	}
 	x.Fabric().At(now+int64(x.rng.ExpFloat64()*float64(x.noise.EveryNs)), func() {
-		at := x.Now()
-		x.until = at + x.noise.LeastNs + x.rng.Int64N(x.noise.MostNs-x.noise.LeastNs+1)
+		x.stallUntil(x.Now() + x.noise.LeastNs + x.rng.Int64N(x.noise.MostNs-x.noise.LeastNs+1))
 		x.plan(x.until)
-		x.Fabric().At(x.until, func() {
-			if x.missed && x.progress != nil {
-				x.missed = false
-				x.progress()
-			}
-		})
+	})
+}
+
+// stallUntil has the process do nothing until then.
+func (x *noisyLink) stallUntil(at int64) {
+	x.until = at
+	x.Fabric().At(at, func() {
+		if x.missed && x.progress != nil {
+			x.missed = false
+			x.progress()
+		}
 	})
 }
 

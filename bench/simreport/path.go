@@ -31,8 +31,11 @@ type Path struct {
 	Noise      Noise   // of all hosts
 	RED        sim.RED // zero: no packet is marked
 	Runs       bool    // hosts send runs of packets as one datagram
-	SmallNs    int64   // there is a message of 64 bytes so often, from a host of its own; 0: none
-	CNPNs      int64   // gap between CNPs
+	Ordinary   bool    // the far end of each flow does not repeat selectively
+	Silence    int64   // ns: SilenceTimeout of connections
+	Changes    []Change
+	SmallNs    int64 // there is a message of 64 bytes so often, from a host of its own; 0: none
+	CNPNs      int64 // gap between CNPs
 	DurationNs int64
 	WarmupNs   int64
 	Seed       uint64
@@ -51,6 +54,10 @@ type PathResult struct {
 	PayloadMax  float64 // Mb/s
 	Beside      float64 // Mb/s of the TCP flow
 	Small       []int64 // ns: what the small messages took, sorted
+	Resent      uint64  // packets
+	Lost        uint64  // packets: in the queue or else
+	Broken      error   // of the connection
+	After       []int64 // ns from the end of each change until nine tenths of the rate; -1: never
 }
 
 const pathMessage = 64 << 10
@@ -69,6 +76,7 @@ func RunPath(s *Path) (*PathResult, error) {
 	if s.Rate > 10*cc.Gbps {
 		step = 2 * Microsecond
 	}
+	r.change()
 	var st0 uint64
 	var tcp0 int64
 	for now := int64(0); now < s.DurationNs; now = r.f.Now() {
@@ -84,9 +92,10 @@ func RunPath(s *Path) (*PathResult, error) {
 			}
 			r.took = r.took[:0]
 		}
-		if err := r.work(now); err != nil {
-			return nil, err
+		if res.Broken = r.work(now); res.Broken != nil {
+			break
 		}
+		r.note(now)
 		if s.watch != nil {
 			s.watch(now, r)
 		}
@@ -108,6 +117,16 @@ func RunPath(s *Path) (*PathResult, error) {
 	}
 	slices.Sort(r.took)
 	res.Small = r.took
+	for _, d := range r.devices {
+		res.Resent += d.Counters().RetransmittedPkts
+	}
+	res.Lost = r.f.Stats().Overflowed + r.f.Stats().Lost
+	for i := range s.Changes {
+		res.After = append(res.After, r.after(i))
+	}
+	if res.Broken != nil && len(s.Changes) == 0 {
+		return nil, res.Broken
+	}
 	return res, nil
 }
 
@@ -124,6 +143,8 @@ type pathRig struct {
 	small   *sender
 	asked   int64 // when the last small message was posted
 	took    []int64
+	had     []int64   // bytes that had been delivered, each noteNs
+	rates   []cc.Rate // from each change on
 }
 
 func (r *pathRig) close() {
@@ -145,11 +166,11 @@ func (r *pathRig) host(rttNs int64) (*noisyLink, error) {
 	return r.hosts[i], nil
 }
 
-func (r *pathRig) device(l *noisyLink, conf cc.Config) (*verbs.Device, error) {
+func (r *pathRig) device(l *noisyLink, conf cc.Config, goBackN bool) (*verbs.Device, error) {
 	if r.s.Noise.EveryNs == 0 {
 		conf.Burst = -1
 	}
-	d, err := verbs.Open(verbs.Config{Link: l, Rand: r.f.Rand(), Tuning: transport.Tuning{Congestion: conf, CNPGap: time.Duration(r.s.CNPNs)}})
+	d, err := verbs.Open(verbs.Config{Link: l, Rand: r.f.Rand(), Tuning: transport.Tuning{Congestion: conf, CNPGap: time.Duration(r.s.CNPNs), GoBackN: goBackN}})
 	if err == nil {
 		r.devices = append(r.devices, d)
 	}
@@ -159,16 +180,12 @@ func (r *pathRig) device(l *noisyLink, conf cc.Config) (*verbs.Device, error) {
 func (r *pathRig) build() error {
 	s := r.s
 	r.f = sim.New(sim.Config{Seed: s.Seed, MTU: pathMTU})
-	neck := sim.Pipe{BitsPerSecond: int64(s.Rate), QueueBytes: s.Queue * wireBytes, Latency: time.Microsecond}
-	if s.RED != (sim.RED{}) {
-		neck.Mark, neck.MarkDeparting = s.RED.Mark, true
-	}
-	r.neck = r.f.NewTrunk(neck)
+	r.neck = r.f.NewTrunk(r.pipe())
 	dst, err := r.host(0)
 	if err != nil {
 		return err
 	}
-	to, err := r.device(dst, s.Flows[0].CC)
+	to, err := r.device(dst, s.Flows[0].CC, s.Ordinary && s.Flows[0].Op != verbs.WRRead)
 	if err != nil {
 		return err
 	}
@@ -211,7 +228,7 @@ func (r *pathRig) flow(x *PathFlow, at [2]*noisyLink, to *verbs.Device) error {
 		return err
 	}
 	at[0] = l
-	from, err := r.device(l, x.CC)
+	from, err := r.device(l, x.CC, r.s.Ordinary && x.Op == verbs.WRRead)
 	if err != nil {
 		return err
 	}
@@ -219,7 +236,7 @@ func (r *pathRig) flow(x *PathFlow, at [2]*noisyLink, to *verbs.Device) error {
 	if x.Op == verbs.WRRead {
 		ends[0], ends[1], program = to, from, at[1]
 	}
-	h, err := pathPair(ends, x.Op)
+	h, err := pathPair(ends, x.Op, r.s.Silence)
 	if err != nil {
 		return err
 	}
@@ -265,13 +282,13 @@ func (r *pathRig) work(now int64) error {
 }
 
 // pathPair connects the two ends of a flow.
-func pathPair(dev [2]*verbs.Device, op verbs.WROpcode) (*sender, error) {
+func pathPair(dev [2]*verbs.Device, op verbs.WROpcode, silenceNs int64) (*sender, error) {
 	h := &sender{dev: dev[0], queue: 64}
 	var mrs [2]*verbs.MR
 	var qps [2]*verbs.QP
 	var cqs [2]*verbs.CQ
 	attr := verbs.DefaultConnAttr()
-	attr.MTU = pathMTU
+	attr.MTU, attr.SilenceTimeout = pathMTU, time.Duration(silenceNs)
 	for i, d := range dev {
 		pd, err := d.AllocPD()
 		if err != nil {
@@ -283,7 +300,7 @@ func pathPair(dev [2]*verbs.Device, op verbs.WROpcode) (*sender, error) {
 		if mrs[i], err = pd.RegisterMR(make([]byte, pathMessage), verbs.AccessAll, nil); err != nil {
 			return nil, err
 		}
-		if qps[i], err = pd.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: cqs[i], Caps: verbs.QPCaps{MaxSendWR: 128, MaxRecvWR: 1}}); err != nil {
+		if qps[i], err = pd.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: cqs[i], Caps: verbs.QPCaps{MaxSendWR: 128, MaxRecvWR: 128}}); err != nil {
 			return nil, err
 		}
 	}
@@ -297,6 +314,14 @@ func pathPair(dev [2]*verbs.Device, op verbs.WROpcode) (*sender, error) {
 	h.wr = verbs.SendWR{
 		Opcode: op, Flags: verbs.SendSignaled, SGList: []verbs.SGE{mrs[0].SGE(0, pathMessage)},
 		RemoteAddr: mrs[1].Addr(), RKey: mrs[1].RKey(),
+	}
+	if op == verbs.WRSend {
+		h.to, h.takes, h.recv = qps[1], cqs[1], verbs.RecvWR{SGList: []verbs.SGE{mrs[1].SGE(0, pathMessage)}}
+		for range 128 {
+			if err := h.to.PostRecv(&h.recv); err != nil {
+				return nil, err
+			}
+		}
 	}
 	return h, nil
 }

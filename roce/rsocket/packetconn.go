@@ -42,6 +42,7 @@ type PacketConn struct {
 	told   error // the kernel's report about the peer, for the next call
 	err    error // why nothing works any more
 	closed bool
+	plain  bool // see SpeakPlain
 
 	notify atomic.Pointer[func()]
 

@@ -320,6 +320,16 @@ func (c *PacketConn) arrived(q *packetQueue, slot, n int) error {
 	return q.receive(slot)
 }
 
+// ask sends a datagram by the peer's UDP port. mu is held.
+func (c *PacketConn) ask(p *packetPeer, data []byte) error {
+	if err := c.say(opData, p, data); err != nil {
+		return err
+	}
+	c.stats.Asked++
+	c.stats.Sent++
+	return nil
+}
+
 // take takes the oldest datagram and returns its length, or syscall.EAGAIN. mu is held.
 func (c *PacketConn) take(p []byte, peek bool) (n int, from netip.AddrPort, err error) {
 	if err = c.usable(); err != nil {
@@ -382,13 +392,11 @@ func (c *PacketConn) put(p []byte, to netip.AddrPort) error {
 		return err
 	}
 	q := peer.queue
-	if !peer.known() || !q.fits(len(p)) {
-		if err := c.say(opData, peer, p); err != nil {
-			return err
-		}
-		c.stats.Asked++
-		c.stats.Sent++
-		return nil
+	switch {
+	case !peer.known() && c.plain:
+		return c.putPlain(peer, p)
+	case !peer.known() || !q.fits(len(p)):
+		return c.ask(peer, p)
 	}
 	if len(q.sends) == 0 {
 		c.look()

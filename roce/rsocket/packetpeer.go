@@ -14,6 +14,7 @@ type packetPeer struct {
 	queue *packetQueue // where to send from
 	ah    *verbs.AH    // nil: its queue pair is unknown
 	qpn   ib.QPN
+	plain plainPeer
 }
 
 // known reports whether the peer's queue pair is known.
@@ -22,6 +23,7 @@ func (p *packetPeer) known() bool { return p.ah != nil }
 // learn records the queue pair of the peer. If the device cannot reach the address, it stays
 // unknown, and its UDP port is used.
 func (p *packetPeer) learn(qpn ib.QPN) {
+	p.plain = plainPeer{}
 	if p.ah != nil {
 		p.qpn = qpn
 		return

@@ -53,11 +53,14 @@ func (c *PacketConn) served1(b []byte, from netip.AddrPort, to netip.Addr) {
 	switch {
 	case c.usable() != nil:
 		return
-	case !ok || from.Port() == 0:
+	case !ok && !c.plain || from.Port() == 0:
 		c.stats.Malformed++
 		return
 	case c.remote.IsValid() && from != c.remote: // it was sent before the socket was connected
 		c.stats.Foreign++
+		return
+	case !ok:
+		c.servedPlain(b, from, to)
 		return
 	}
 	p := c.peers.find(from)
@@ -79,13 +82,18 @@ func (c *PacketConn) served1(b []byte, from netip.AddrPort, to netip.Addr) {
 	// The peer uses its queue pair once it knows ours.
 	_ = c.say(opCtrl, p, nil)
 	p.learn(m.qpn)
+	c.keep(from, m.data)
+}
+
+// keep keeps a datagram from the UDP port for the application. mu is held.
+func (c *PacketConn) keep(from netip.AddrPort, data []byte) {
 	if c.kept >= c.cfg.RecvQueue {
 		c.stats.Overflow++
 		return
 	}
 	c.kept++
 	c.stats.Received++
-	c.ready = append(c.ready, datagram{from: from, data: slices.Clone(m.data)})
+	c.ready = append(c.ready, datagram{from: from, data: slices.Clone(data)})
 	c.event()
 }
 

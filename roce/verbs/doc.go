@@ -23,16 +23,16 @@
 // ([Device.CreateCQ]), and a queue pair lives on the shard of its send completion queue. All other
 // objects belong to the whole device. What follows holds for each shard.
 //
-// The work (receive, run timers, acknowledge) is done by the application's polls, or by a goroutine
-// of the device while nothing polls:
+// The work (receive, run timers, acknowledge) is done by calls of the application that poll or
+// wait, or by a goroutine of the device while there are none:
 //
-//   - At first, the device's goroutine does the work. It spins for a few tens of microseconds after
-//     traffic, for up to 200 while packets come soon after that, and then blocks in the system call
-//     rather than in the runtime's poller, which is slower to wake. Posting sends from the caller's
-//     goroutine. A single message posted while others of its queue pair are on their way may be
-//     held for some microseconds to share a datagram (see [QP.SetNoDelay]). When the application
-//     calls [CQ.Poll] again and again and never waits, the goroutine gives way, and those calls
-//     receive.
+//   - At first, the device's goroutine does the work. It looks for packets for tens of microseconds
+//     after traffic, up to 200 while packets come soon after that, and then sleeps in the system
+//     call. When all that comes is for one goroutine that waits, that goroutine receives for itself.
+//     When the application calls [CQ.Poll] again and again and never waits, those calls receive.
+//     Posting sends from the caller's goroutine, but a single message posted while others of its
+//     queue pair are on their way may be held for some microseconds to share a datagram (see
+//     [QP.SetNoDelay]).
 //   - With [Config.Polling] the goroutine gives way at the first poll, and calls that wait, such as
 //     [CQ.Wait], poll too, which keeps a CPU busy. This has the lowest latency. After 4 to 8 ms
 //     without a poll the goroutine takes over, so that peers are served while the application does

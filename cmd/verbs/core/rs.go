@@ -49,6 +49,7 @@ type rsSocket struct {
 	holders  []*rdmacm.EventChannel
 	reuse    int // bits of GOROCE_RS_REUSE
 	onlyV6   bool
+	plain    bool // see GOROCE_RS_PLAIN
 	conn     *rsocket.Conn
 	err      error // why connecting has failed
 	cancel   func()
@@ -286,6 +287,9 @@ func (s *rsSocket) setOption(option C.int, v int) C.int {
 		return 0
 	case C.GOROCE_RS_V6ONLY:
 		s.onlyV6 = v != 0
+		return 0
+	case C.GOROCE_RS_PLAIN:
+		s.plain = v != 0
 		return 0
 	}
 	switch {

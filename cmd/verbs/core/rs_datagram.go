@@ -74,6 +74,9 @@ func (s *rsSocket) open(a netip.AddrPort) C.int {
 	if err != nil {
 		return rsErrno(err)
 	}
+	if s.plain {
+		core.Open(conn).SpeakPlain()
+	}
 	core.Open(conn).Notify(s.wake.ring)
 	s.datagram.conn = conn
 	return 0

@@ -9,6 +9,9 @@
 /* goroce_rs_is reports whether a descriptor is an rsocket. */
 int goroce_rs_is(int fd);
 
+/* goroce_rs_plain makes an rsocket for datagrams also speak UDP, with peers that know nothing of rsockets. */
+void goroce_rs_plain(int fd);
+
 /* goroce_rs_release ends an rsocket, as rclose, but leaves its descriptor open. */
 void goroce_rs_release(int fd);
 

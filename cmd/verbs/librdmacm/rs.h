@@ -25,7 +25,7 @@ struct rs {
 	int domain, type;
 	/* What rgetsockopt returns. */
 	int sndbuf, rcvbuf, sq_size, rq_size, inline_bytes, iomaps, tos, keepidle;
-	int reuse, keepalive, oobinline, nodelay, v6only, linger_off;
+	int reuse, keepalive, oobinline, nodelay, v6only, linger_off, plain;
 	int advice[5]; /* see rs_options.c */
 	int rcv_ms, snd_ms; /* SO_RCVTIMEO, SO_SNDTIMEO; 0: none */
 	int error; /* SO_ERROR */

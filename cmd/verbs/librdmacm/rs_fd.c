@@ -36,7 +36,7 @@ static int remake(struct rs *s)
 	const struct { int option; int64_t value; } set[] = {
 		{GOROCE_RS_SNDBUF, s->sndbuf}, {GOROCE_RS_RCVBUF, s->rcvbuf}, {GOROCE_RS_SQSIZE, s->sq_size}, {GOROCE_RS_RQSIZE, s->rq_size},
 		{GOROCE_RS_IOMAPS, s->iomaps}, {GOROCE_RS_TOS, s->tos}, {GOROCE_RS_REUSE, s->reuse}, {GOROCE_RS_V6ONLY, s->v6only},
-		{GOROCE_RS_KEEPALIVE, s->keepalive ? s->keepidle : 0},
+		{GOROCE_RS_KEEPALIVE, s->keepalive ? s->keepidle : 0}, {GOROCE_RS_PLAIN, s->plain},
 	};
 	for (size_t i = 0; i < sizeof set / sizeof *set; i++)
 		if (set[i].value)
@@ -49,7 +49,6 @@ static int remake(struct rs *s)
 		RS(close, h);
 		return e;
 	}
-	memset(s->advice, 0, sizeof s->advice);
 	s->mirror = (struct rs_mirror){0, 0};
 	atomic_store(&s->handle, h);
 	return 0;
@@ -138,7 +137,8 @@ int rs_new(goroce_handle handle, int domain, int type, struct rs **made)
 	s->inline_bytes = 64;
 	s->keepidle = 2 * 60 * 60;
 	s->iomaps = s->tos = s->error = s->rcv_ms = s->snd_ms = 0;
-	s->reuse = s->keepalive = s->oobinline = s->nodelay = s->v6only = s->linger_off = 0;
+	s->reuse = s->keepalive = s->oobinline = s->nodelay = s->v6only = s->linger_off = s->plain = 0;
+	memset(s->advice, 0, sizeof s->advice);
 	s->mirror = (struct rs_mirror){0, 0};
 	s->used = false;
 	s->backlog = -1;

@@ -1,5 +1,6 @@
 // Options of rsockets.
 #include "rs.h"
+#include "../include/goroce_rs_private.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -116,6 +117,13 @@ static int set_rdma(struct rs *s, int name, int v)
 		return keep(s, GOROCE_RS_IOMAPS, at_most(v, 0x7f00), &s->iomaps);
 	}
 	return ENOTSUP;
+}
+
+EXPORT void goroce_rs_plain(int fd)
+{
+	struct rs *s = rs_of(fd);
+	if (s)
+		keep(s, GOROCE_RS_PLAIN, 1, &s->plain);
 }
 
 // timeout_of returns the milliseconds that a timeout of SO_RCVTIMEO has been set by, or is to be; NULL for other options.

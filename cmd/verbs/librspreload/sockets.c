@@ -68,8 +68,11 @@ EXPORT int socket(int domain, int type, int protocol)
 		inside = true;
 		int fd = rsocket(domain, type, protocol);
 		inside = false;
-		if (fd >= 0)
+		if (fd >= 0) {
+			if (datagram)
+				goroce_rs_plain(fd);
 			return fd;
+		}
 		errno = e; /* no device: TCP or UDP then */
 	}
 	return LIBC(socket)(domain, type, protocol);

@@ -113,7 +113,7 @@ func TestPutOff(t *testing.T) {
 			k.over = false
 			k.off.Store(true)
 			s.standby.on.Store(true)
-			k.timer = time.AfterFunc(time.Hour, func() {}) // the test calls check
+			k.timer = time.AfterFunc(time.Hour, func() {})  // the test calls check
 			for _, again := range []bool{false, c.putOff} { // there is nothing to compare with at first
 				s.seat.lend(nil, k.polls.Load())
 				s.txUsed = 1

@@ -9,8 +9,9 @@ package shard
 //
 // So tryout tries the other way for a period now and then, and the more rarely the more often it
 // was slower. A try that is four times as slow after an eighth of the period ends there. Sharing
-// must win twice. Where nearly all looks find something there is no doubt, and nothing is tried. A conversation of fewer than tryoutPackets packets in a period decides nothing,
-// and the receiver looks.
+// must win twice. Where nearly all looks find something there is no doubt, and nothing is tried. A
+// conversation of fewer than tryoutPackets packets in a period decides nothing, and the receiver
+// looks.
 type tryout struct {
 	shared  bool     // the way that was better: to share
 	other   bool     // the other one is being tried

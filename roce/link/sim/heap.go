@@ -22,8 +22,8 @@ type event struct {
 	pkt  *packet
 	fn   func()
 
-	// Of departs and leaves: the queue, and which event follows when.
-	pipe  *pipeState
+	pipe *pipeState // of departs and leaves, and what comes by a trunk: the queue
+	// Of departs and leaves: which event follows when.
 	next  kind
 	after int64
 }
@@ -54,21 +54,31 @@ func (h *eventHeap) pop() event {
 	n := len(s) - 1
 	s[0] = s[n]
 	s[n] = event{}
-	s = s[:n]
-	*h = s
-	for i := 0; ; {
+	*h = s[:n]
+	h.down(0)
+	return e
+}
+
+// order makes it a heap again after times have changed.
+func (h eventHeap) order() {
+	for i := len(h)/2 - 1; i >= 0; i-- {
+		h.down(i)
+	}
+}
+
+func (h eventHeap) down(i int) {
+	for {
 		c := 2*i + 1
-		if c >= n {
-			break
+		if c >= len(h) {
+			return
 		}
-		if c+1 < n && s.less(c+1, c) {
+		if c+1 < len(h) && h.less(c+1, c) {
 			c++
 		}
-		if !s.less(c, i) {
-			break
+		if !h.less(c, i) {
+			return
 		}
-		s[i], s[c] = s[c], s[i]
+		h[i], h[c] = h[c], h[i]
 		i = c
 	}
-	return e
 }

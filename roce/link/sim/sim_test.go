@@ -117,6 +117,24 @@ func TestRoute(t *testing.T) {
 	require.Equal(t, at, b.times[3])
 }
 
+// A trunk that becomes slower and longer: what waits takes longer, what is on the cable does not.
+func TestTrunkChanges(t *testing.T) {
+	f := New(Config{Up: Pipe{Latency: -1}, Down: Pipe{Latency: -1}})
+	a, b := newHost(t, f, 1), newHost(t, f, 2)
+	trunk := f.NewTrunk(Pipe{BitsPerSecond: 1e9, Latency: 50_000, QueueBytes: 4000})
+	f.Route(addr(1), addr(2), trunk)
+	a.send(2, 3, 1000, 0)
+	wire := int64(1000 + ib.BTHBytes + ib.ICRCBytes + 28 + ethernetBytes)
+	f.At(wire*8+1, func() {
+		trunk.Change(Pipe{BitsPerSecond: 1e8, Latency: 70_000, QueueBytes: 4000})
+		a.send(2, 3, 1000, 0)
+	})
+	run(f)
+	slow := 10*(wire*16-1) + wire*8 + 1 + 70_000
+	require.Equal(t, []int64{wire*8 + 50_000, slow - 80*wire, slow, slow + 80*wire}, b.times)
+	require.EqualValues(t, 2, f.Stats().Overflowed, "the queue is of bytes")
+}
+
 func TestQueueOverflowAndMarks(t *testing.T) {
 	var queues []int
 	f := New(Config{Down: Pipe{

@@ -27,6 +27,30 @@ func (f *Fabric) Route(from, to netip.Addr, trunks ...*Trunk) {
 	f.routes[[2]netip.Addr{from, to}] = trunks
 }
 
+// Change makes the trunk what p says, from now on. Packets that wait leave at the new rate; those
+// on the cable arrive when they would have. Both rates must be set, and there must be no PFC.
+func (t *Trunk) Change(p Pipe) {
+	f, q := t.f, &t.pipe
+	f.lock()
+	defer f.mu.Unlock()
+	q.observe(f.now)
+	slower := float64(q.BitsPerSecond) / float64(p.BitsPerSecond)
+	scale := func(at int64) int64 { return f.now + int64(float64(at-f.now)*slower) }
+	for i := range f.events {
+		e := &f.events[i]
+		switch left := e.at - int64(q.Latency); {
+		case e.pipe != &t.pipe:
+		case e.kind == departs:
+			e.at, e.after = scale(e.at), int64(p.Latency)
+		case left > f.now:
+			e.at = scale(left) + int64(p.Latency)
+		}
+	}
+	f.events.order()
+	q.freeAt = scale(max(q.freeAt, f.now))
+	q.Pipe = p
+}
+
 // QueueStats returns what the queue of the trunk has seen.
 func (t *Trunk) QueueStats() QueueStats {
 	t.f.lock()
@@ -50,5 +74,5 @@ func (f *Fabric) toTrunk(t *Trunk, p *packet) {
 		return
 	}
 	p.hops++
-	t.pipe.pass(f, at, 0, event{kind: atSwitch, pkt: p})
+	t.pipe.pass(f, at, 0, event{kind: atSwitch, pkt: p, pipe: &t.pipe})
 }

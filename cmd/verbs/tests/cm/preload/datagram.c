@@ -81,7 +81,7 @@ static void kernel(void)
 	CHECK(is_rsocket(other));
 	sendto(other, "x", 1, 0, SA(many), sizeof many); /* which may fail where there are no routes */
 	CHECK(!is_rsocket(other));
-	/* Another socket of the kernel: connected with rsockets it would be asked for a queue pair. */
+	/* Another socket of the kernel. */
 	OK(setsockopt(fd, IPPROTO_IP, IP_TTL, &(int){3}, sizeof(int)));
 	CHECK(!is_rsocket(fd));
 	OK(connect(fd, SA(at), sizeof at));
@@ -92,11 +92,55 @@ static void kernel(void)
 	OK(close(other));
 }
 
+/* mixed has an rsocket and a socket of the kernel speak UDP. */
+static void mixed(void)
+{
+	struct sockaddr_in at = addr("127.0.0.1", 0), there = at, from;
+	socklen_t len = sizeof at;
+	char b[100];
+	int fd = udp(), k = udp();
+	OK(setsockopt(k, IPPROTO_IP, IP_TTL, &(int){3}, sizeof(int)));
+	CHECK(is_rsocket(fd) && !is_rsocket(k));
+	OK(bind(fd, SA(at), sizeof at));
+	OK(bind(k, SA(there), sizeof there));
+	OK(getsockname(fd, SA(at), &len));
+	OK(getsockname(k, SA(there), &len));
+	/* A server of rdma, whose client is not. */
+	CHECK(sendto(k, "asked", 5, 0, SA(at), len) == 5);
+	CHECK(recvfrom(fd, b, sizeof b, 0, SA(from), &len) == 5 && !memcmp(b, "asked", 5) && from.sin_port == there.sin_port);
+	CHECK(sendto(fd, "answered", 8, 0, SA(from), len) == 8);
+	CHECK(recv(k, b, sizeof b, 0) == 8 && !memcmp(b, "answered", 8));
+	OK(close(fd));
+	/* A client of rdma, whose server is not. The server answers what is for another protocol, too. */
+	fd = udp();
+	CHECK(is_rsocket(fd));
+	OK(connect(fd, SA(there), sizeof there));
+	CHECK(send(fd, "asked", 5, 0) == 5);
+	CHECK(recvfrom(k, b, sizeof b, 0, SA(from), &len) == 16 + 5);
+	CHECK(sendto(k, "what?", 5, 0, SA(from), len) == 5);
+	CHECK(recv(k, b, sizeof b, 0) == 5 && !memcmp(b, "asked", 5));
+	CHECK(sendto(k, "answered", 8, 0, SA(from), len) == 8);
+	CHECK(recv(fd, b, sizeof b, 0) == 8 && !memcmp(b, "answered", 8));
+	OK(close(fd));
+	/* One that says nothing hears of a client that tries again. */
+	fd = udp();
+	ssize_t n;
+	do {
+		CHECK(sendto(fd, "asked", 5, 0, SA(there), sizeof there) == 5);
+		n = recv(k, b, sizeof b, 0);
+	} while (n == 16 + 5);
+	CHECK(n == 5 && !memcmp(b, "asked", 5));
+	OK(close(fd));
+	OK(close(k));
+}
+
 int main(int argc, char **argv)
 {
 	bool rsocket = !strcmp(argv[1], "rdma");
 	exchange(rsocket);
-	if (rsocket)
+	if (rsocket) {
 		kernel();
+		mixed();
+	}
 	return 0;
 }

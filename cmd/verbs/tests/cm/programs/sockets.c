@@ -135,6 +135,15 @@ static void options(void)
 		OK(rgetsockopt(fd, IPPROTO_TCP, advice[i], &v, &len));
 		CHECK(v == i + 1);
 	}
+	int next = rsocket(AF_INET, SOCK_STREAM, 0), number = fd;
+	OK(rclose(fd));
+	fd = rsocket(AF_INET, SOCK_STREAM, 0);
+	CHECK(fd == number);
+	OK(rclose(next));
+	OK(rgetsockopt(fd, IPPROTO_TCP, TCP_CORK, &v, &len));
+	CHECK(v == 0); /* of the number's last socket nothing is left */
+	v = 1;
+	OK(rsetsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &v, sizeof v));
 	OK(rgetsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &v, &len));
 	CHECK(v == 1);
 	OK(rclose(fd));
