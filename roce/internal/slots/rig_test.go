@@ -4,12 +4,14 @@ package slots
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"net/netip"
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -205,17 +207,22 @@ func arrived(t testing.TB, fd int) [][]byte {
 	}
 }
 
+// datagrams are buffers for received, which is called often: to clear a new one of this size takes
+// longer than to receive, much longer on an emulated machine.
+var datagrams = sync.Pool{New: func() any { return new([1 << 16]byte) }}
+
 // received returns what a socket holds.
 func received(t testing.TB, fd int) (all [][]byte) {
 	t.Helper()
+	b := datagrams.Get().(*[1 << 16]byte)
+	defer datagrams.Put(b)
 	for {
-		b := make([]byte, 1<<16)
-		n, _, err := unix.Recvfrom(fd, b, unix.MSG_DONTWAIT)
+		n, _, err := unix.Recvfrom(fd, b[:], unix.MSG_DONTWAIT)
 		if err == unix.EAGAIN {
 			return all
 		}
 		require.NoError(t, err)
-		all = append(all, b[:n])
+		all = append(all, bytes.Clone(b[:n]))
 	}
 }
 
