@@ -145,7 +145,7 @@ func (w *window) onLoss() { w.shrink(2, minWindow) }
 // does: after a pause of the path it is soon back. What was doubling from the beginning doubles on,
 // as nothing was learned of the path.
 func (w *window) onTimeout() {
-	goal, least := w.size/2, startWindow<<w.long
+	goal, least := w.size/2, max(startWindow, minWindow<<w.long)
 	switch {
 	case w.starting() || w.begins:
 		goal = w.max
