@@ -40,7 +40,8 @@ func TestNoStructAliases(t *testing.T) {
 			aliases++
 			if sel, ok := s.Type.(*ast.SelectorExpr); ok {
 				target := imported(t, file, sel.X.(*ast.Ident).Name) + "." + sel.Sel.Name
-				require.False(t, structs[target] && !named[target], "%s.%s is an alias of %s, whose fields go doc does not show", pkg, s.Name.Name, target)
+				require.False(t, structs[target] && !named[target],
+					"%s.%s is an alias of %s, whose fields go doc does not show", pkg, s.Name.Name, target)
 			}
 		})
 	}

@@ -42,7 +42,8 @@ func sources(t *testing.T, tests bool) (all []source) {
 			return err
 		}
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, b, parser.SkipObjectResolution)
-		all = append(all, source{strings.TrimPrefix(filepath.ToSlash(file), "../"), strings.Count(string(b), "\n"), parsed})
+		all = append(all,
+			source{strings.TrimPrefix(filepath.ToSlash(file), "../"), strings.Count(string(b), "\n"), parsed})
 		return err
 	})
 	require.NoError(t, err)
@@ -56,20 +57,20 @@ func sources(t *testing.T, tests bool) (all []source) {
 var lineBudgets = map[string]int{
 	"ib":                  2825,
 	"mem":                 2205,
-	"transport":           13015,
-	"roce/verbs":          4770,
-	"roce/rdmacm":         6196,
-	"roce/rsocket":        6279,
-	"roce/analyse":        9035,
-	"roce/internal/shard": 3543,
-	"roce/internal/slots": 2266,
-	"roce/link":           18423,
-	"cmd/internal":        25661,
-	"cmd/verbs":           6591,
-	"conformance":         35841,
-	"bench":               23359,
-	"internal":            3400,
-	"bench/apps":          8978,
+	"transport":           13043,
+	"roce/verbs":          4801,
+	"roce/rdmacm":         6236,
+	"roce/rsocket":        6295,
+	"roce/analyse":        9310,
+	"roce/internal/shard": 3546,
+	"roce/internal/slots": 2274,
+	"roce/link":           18471,
+	"cmd/internal":        26225,
+	"cmd/verbs":           6624,
+	"conformance":         36340,
+	"bench":               23655,
+	"internal":            3402,
+	"bench/apps":          9075,
 }
 
 // packageBudget is the most packages of the main module.
@@ -87,7 +88,9 @@ func TestLineBudgets(t *testing.T) {
 	for dir, most := range lineBudgets {
 		t.Logf("%s: %d lines of %d", dir, lines[dir], most)
 		if n := lines[dir]; n == 0 || n > most {
-			t.Errorf("%s has %d lines, its budget is %d: make it smaller, or raise the budget and say why in the commit", dir, n, most)
+			t.Errorf(
+				"%s has %d lines, its budget is %d: make it smaller, or raise the budget and say why in the commit",
+				dir, n, most)
 		}
 	}
 	n := len(packages(all))
@@ -155,14 +158,17 @@ func TestShellNumbers(t *testing.T) {
 				}
 				n += len(v.Names)
 				if !namesRows(rows, string(table)) {
-					t.Errorf("%v: %s names no row of docs/bench/scheduler: %q", fset.Position(v.Pos()), v.Names[0], rows)
+					t.Errorf("%v: %s names no row of docs/bench/scheduler: %q", fset.Position(v.Pos()),
+						v.Names[0], rows)
 				}
 			}
 		}
 	}
 	t.Logf("%d numbers of %d", n, shellBudget)
 	if n == 0 || n > shellBudget {
-		t.Errorf("the shell has %d numbers, the budget is %d: does one that is there say the same, or follow from another?", n, shellBudget)
+		t.Errorf(
+			"the shell has %d numbers, the budget is %d: does one that is there say the same, or follow from another?",
+			n, shellBudget)
 	}
 }
 
@@ -205,7 +211,8 @@ func TestNameBudgets(t *testing.T) {
 	for pkg, most := range nameBudgets {
 		t.Logf("%s: %d exported names of %d", pkg, names[pkg], most)
 		if n := names[pkg]; n == 0 || n > most {
-			t.Errorf("%s has %d exported names, its budget is %d: is there a way already, or one that can go?", pkg, n, most)
+			t.Errorf("%s has %d exported names, its budget is %d: is there a way already, or one that can go?", pkg, n,
+				most)
 		}
 	}
 }
@@ -351,11 +358,13 @@ var floors = map[string][]string{
 		"internal/transmit", "internal/endpoint", "udp", "packet", "xdp", "sim", "linktest",
 	},
 	"conformance": {
-		"", "lab/guestproto", "lab/wire", "lab/labd", "lab", "wirelink", "soak", "peer", "agent", "programs", "suites", "matrix", "drill", "grammar", "hosts", "conform", "captures", "cmd",
+		"", "lab/guestproto", "lab/wire", "lab/labd", "lab", "wirelink", "soak", "peer", "agent", "programs",
+		"suites", "matrix", "drill", "grammar", "hosts", "conform", "captures", "cmd",
 	},
 	"bench": {
 		"", "node", "attack", "quota", "report", "paths", "simreport", "guests", "suite", "micro", "cmd",
-		"apps/mesh", "apps/kv", "apps/reduce", "apps/cache", "apps/raftroce", "apps/store", "apps/scale", "apps/valkey", "apps/cmd",
+		"apps/mesh", "apps/kv", "apps/reduce", "apps/cache", "apps/raftroce", "apps/store", "apps/scale",
+		"apps/valkey", "apps/cmd",
 	},
 }
 
@@ -400,11 +409,13 @@ func TestFloors(t *testing.T) {
 	}
 	order := []string{"low", "mid", "mid/in", "high"}
 	for source, want := range map[string]int{
-		"x/mid/a.go x/low": 0, "x/mid/a.go x/high": 1, "x/mid/a.go x/mid/own": 0, "x/mid/a.go x/mid/in": 0, "x/mid/in/a.go x/mid": 0, "x/mid/in/a.go x/high/y": 1,
-		"x/new/a.go x/low": 1, "x/low/a.go y": 0, "x/low/a/a.go x/low/b": 1,
+		"x/mid/a.go x/low": 0, "x/mid/a.go x/high": 1, "x/mid/a.go x/mid/own": 0, "x/mid/a.go x/mid/in": 0,
+		"x/mid/in/a.go x/mid": 0, "x/mid/in/a.go x/high/y": 1, "x/new/a.go x/low": 1, "x/low/a.go y": 0,
+		"x/low/a/a.go x/low/b": 1,
 	} {
 		name, target, _ := strings.Cut(source, " ")
-		f, err := parser.ParseFile(token.NewFileSet(), "a.go", fmt.Sprintf("package p; import %q", modulePath+"/"+target), parser.SkipObjectResolution)
+		f, err := parser.ParseFile(token.NewFileSet(), "a.go",
+			fmt.Sprintf("package p; import %q", modulePath+"/"+target), parser.SkipObjectResolution)
 		require.NoError(t, err)
 		require.Len(t, climbs("x", order, name, f), want, source)
 	}
@@ -495,7 +506,8 @@ func TestCommentWidth(t *testing.T) {
 	}
 	require.NotZero(t, n)
 	long := strings.Repeat("x ", commentWidth/2)
-	require.Equal(t, []int{1, 3}, wide("// "+long+"\ncode() // "+long+"\n\t// "+long[6:]+"\n// "+long[3:]+"\n//\t"+long+"\n// Output:\n// "+long))
+	require.Equal(t, []int{1, 3},
+		wide("// "+long+"\ncode() // "+long+"\n\t// "+long[6:]+"\n// "+long[3:]+"\n//\t"+long+"\n// Output:\n// "+long))
 }
 
 // wide returns the lines that are comments alone and too long. What is set apart as code, a table
@@ -505,7 +517,68 @@ func wide(text string) (lines []int) {
 	for i, l := range strings.Split(text, "\n") {
 		c, ok := strings.CutPrefix(strings.TrimLeft(l, "\t"), "// ")
 		output = ok && (output || c == "Output:")
-		if ok && !output && !strings.HasPrefix(c, " ") && strings.Contains(c, " ") && !strings.Contains(c, "://") && len(strings.ReplaceAll(l, "\t", "    ")) > commentWidth {
+		if ok && !output && !strings.HasPrefix(c, " ") && strings.Contains(c, " ") &&
+			!strings.Contains(c, "://") && len(strings.ReplaceAll(l, "\t", "    ")) > commentWidth {
+			lines = append(lines, i+1)
+		}
+	}
+	return lines
+}
+
+// codeWidth bounds the columns of lines with code, a tab being four.
+const codeWidth = 120
+
+func TestCodeWidth(t *testing.T) {
+	seeds.Long(t)
+	n := 0
+	for _, s := range sources(t, true) {
+		n++
+		b, err := os.ReadFile(filepath.Join("..", s.name))
+		require.NoError(t, err)
+		for _, line := range wideCode(t, b) {
+			t.Errorf("%s:%d: code beyond %d columns: break it behind a comma or an operator", s.name, line, codeWidth)
+		}
+	}
+	require.NotZero(t, n)
+	name, long := strings.Repeat("x", codeWidth-7), strings.Repeat("x ", codeWidth/2)
+	require.Equal(t, []int{1, 3, 8}, wideCode(t, []byte("package p // "+long+"\n// "+long+"\nvar "+name+" int\n"+
+		"var "+name[1:]+" int\nvar a = `\n"+long+"x` // "+long+"\nvar b = `"+long[:codeWidth-22]+"` + `"+long+"`\n"+
+		"var c = `"+long[:codeWidth-22]+"` + `"+long[:codeWidth-22]+"`\n")))
+	require.Empty(t, wideCode(t, []byte("// Code generated by a test. DO NOT EDIT.\npackage p // "+long)))
+}
+
+// wideCode returns the lines with code, and comments behind it, that are too long. It lets those
+// be on which a string has several lines, or would leave no room for code on a line of its own.
+func wideCode(t *testing.T, src []byte) (lines []int) {
+	fset := token.NewFileSet()
+	f, err := parser.ParseFile(fset, "", src, parser.ParseComments|parser.SkipObjectResolution)
+	require.NoError(t, err)
+	if ast.IsGenerated(f) {
+		return nil
+	}
+	excused := map[int]bool{}
+	text := strings.Split(string(src), "\n")
+	for _, g := range f.Comments {
+		for _, c := range g.List {
+			p := fset.Position(c.Pos())
+			alone := strings.TrimSpace(text[p.Line-1][:p.Column-1]) == ""
+			for i := p.Line; alone && i <= fset.Position(c.End()).Line; i++ {
+				excused[i] = true // TestCommentWidth looks at it
+			}
+		}
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		if s, ok := n.(*ast.BasicLit); ok && s.Kind == token.STRING {
+			first, last := fset.Position(s.Pos()).Line, fset.Position(s.End()).Line
+			indent := len(text[first-1]) - len(strings.TrimLeft(text[first-1], "\t"))
+			for i := first; i <= last; i++ {
+				excused[i] = excused[i] || last > first || 4*indent+len([]rune(s.Value)) > codeWidth-20
+			}
+		}
+		return true
+	})
+	for i, l := range text {
+		if !excused[i+1] && len([]rune(strings.ReplaceAll(l, "\t", "    "))) > codeWidth {
 			lines = append(lines, i+1)
 		}
 	}

@@ -70,7 +70,8 @@ func TestDesignHops(t *testing.T) {
 		have := functionsOf(t, filepath.Join("..", filepath.FromSlash(h.file)))
 		for _, f := range h.funcs {
 			// GSO and the like are words, no functions.
-			if !have[f] && strings.ToUpper(f) != f && f != "Conn" && f != "ID" && f != "sendmmsg" && f != "recvmmsg" && f != "Poll" {
+			if !have[f] && strings.ToUpper(f) != f && f != "Conn" && f != "ID" && f != "sendmmsg" &&
+				f != "recvmmsg" && f != "Poll" {
 				t.Errorf("docs/design.md: %s has no function %s", h.file, f)
 			}
 		}

@@ -22,13 +22,16 @@ const modulePath = "github.com/goroce/goroce"
 // itself. cmd has conformance's checks as a tool. bench comes last: it measures in the guests that
 // conformance boots. internal is what tests and measurements share: the tests of any folder may
 // import it.
-var layers = map[string]int{"ib": 0, "mem": 1, "transport": 2, "internal": 2, "roce": 3, "conformance": 4, "cmd": 5, "bench": 6}
+var layers = map[string]int{"ib": 0, "mem": 1, "transport": 2, "internal": 2, "roce": 3, "conformance": 4,
+	"cmd": 5, "bench": 6}
 
 // rooms is the order inside roce: a package may import those before it, and what is below
 // its own folder. The packages of roce/link are of one rank; tests may import all.
 var rooms = []string{
-	"roce/pcap", "roce/layers", "roce/analyse", "roce/internal/peer", "roce/internal/rtnl", "roce/internal/slots", "roce/link", "roce/internal/shard", "roce/internal/access",
-	"roce/verbs", "roce/internal/everyaddr", "roce/rdmacm", "roce/stat", "roce", "roce/rsocket", "roce/auth", "roce/metrics", "roce/prometheus", "roce/analyse/stage",
+	"roce/pcap", "roce/layers", "roce/analyse", "roce/internal/peer", "roce/internal/rtnl",
+	"roce/internal/slots", "roce/link", "roce/internal/shard", "roce/internal/access",
+	"roce/verbs", "roce/internal/everyaddr", "roce/rdmacm", "roce/stat", "roce", "roce/rsocket", "roce/auth",
+	"roce/metrics", "roce/prometheus", "roce/analyse/stage",
 }
 
 // room returns the place of a package of roce in the order; -1 for one that is not in it.
@@ -62,7 +65,8 @@ var bannedNames = map[string]struct {
 	only, not []string
 }{
 	// The clock is passed in; durations and their constants are fine.
-	"time": {not: []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker", "Timer", "Ticker"}},
+	"time": {not: []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer",
+		"NewTicker", "Timer", "Ticker"}},
 	// Generators that the caller seeds are fine, the global ones are not.
 	"math/rand":    {only: []string{"New", "NewSource", "Rand", "Source", "Source64"}},
 	"math/rand/v2": {only: []string{"New", "NewPCG", "NewChaCha8", "Rand", "Source", "PCG", "ChaCha8"}},
@@ -125,7 +129,8 @@ func checkFile(fset *token.FileSet, name string, file *ast.File) (found []breach
 			if !isTest && own == "transport" && (within(from, "roce/link") || within(from, "roce/internal/slots")) {
 				report(spec, "%s must not import the engine: transport/wire is what a link needs", from)
 			}
-			if folder == "roce" && other == "roce" && !isTest && room(own) > room(from) && !strings.HasPrefix(own, from+"/cm") {
+			if folder == "roce" && other == "roce" && !isTest && room(own) > room(from) &&
+				!strings.HasPrefix(own, from+"/cm") {
 				report(spec, "%s must not import %s", from, own)
 			}
 		}
@@ -135,7 +140,8 @@ func checkFile(fset *token.FileSet, name string, file *ast.File) (found []breach
 			}
 		}
 		// cmd/verbs is a module of its own whose one purpose is to speak with C.
-		if target == "unsafe" && !strings.HasSuffix(strings.TrimSuffix(name, ".go"), "_unsafe") && !isTest && !within(name, "cmd/verbs") {
+		if target == "unsafe" && !strings.HasSuffix(strings.TrimSuffix(name, ".go"), "_unsafe") && !isTest &&
+			!within(name, "cmd/verbs") {
 			report(spec, "unsafe outside of a *_unsafe.go file")
 		}
 		if target == "C" && !within(name, "cmd/verbs") {
@@ -271,7 +277,8 @@ func TestLayoutBreaches(t *testing.T) {
 		{"roce/a.go", `import "github.com/goroce/goroce/elsewhere"`, 1},
 		{"roce/a.go", `import "github.com/goroce/goroce/internal/netns"`, 0},
 		{"transport/a.go", `import "github.com/goroce/goroce/internal/netns"`, 1},
-		{"internal/capture/a.go", `import "github.com/google/gopacket"; import _ "github.com/google/gopacket/layers"`, 0},
+		{"internal/capture/a.go",
+			`import "github.com/google/gopacket"; import _ "github.com/google/gopacket/layers"`, 0},
 		{"internal/netns/a_test.go", `import _ "github.com/google/gopacket/layers"`, 1},
 		{"roce/link/linktest/a.go", `import "github.com/google/gopacket"`, 1},
 		{"roce/layers/a.go", `import "github.com/google/gopacket"`, 0},
@@ -288,7 +295,8 @@ func TestLayoutBreaches(t *testing.T) {
 		{"roce/verbs/a.go", `import "github.com/goroce/goroce/roce"`, 1},
 		{"roce/verbs/a.go", `import "github.com/goroce/goroce/roce/rdmacm"`, 1},
 		{"roce/verbs/a_test.go", `import "github.com/goroce/goroce/roce/rdmacm"`, 0},
-		{"roce/rdmacm/a.go", `import ("github.com/goroce/goroce/roce/verbs"; "github.com/goroce/goroce/roce/rdmacm/cm")`, 0},
+		{"roce/rdmacm/a.go",
+			`import ("github.com/goroce/goroce/roce/verbs"; "github.com/goroce/goroce/roce/rdmacm/cm")`, 0},
 		{"roce/rdmacm/cm/a.go", `import "os"`, 1},
 		{"roce/rdmacm/cm/a.go", `func f() { go f() }`, 1},
 		{"roce/rdmacm/a.go", `import "os"`, 0},

@@ -8,7 +8,8 @@ import (
 )
 
 // benchOpcodes are those whose speed matters: bulk data, small messages, acks.
-var benchOpcodes = []ib.Opcode{ib.RCSendMiddle, ib.RCWriteOnly, ib.RCAcknowledge, ib.RCReadRequest, ib.RCFetchAdd, ib.UDSendOnly}
+var benchOpcodes = []ib.Opcode{ib.RCSendMiddle, ib.RCWriteOnly, ib.RCAcknowledge, ib.RCReadRequest,
+	ib.RCFetchAdd, ib.UDSendOnly}
 
 func BenchmarkDecode(b *testing.B) {
 	for _, o := range benchOpcodes {

@@ -24,13 +24,12 @@ func TestCaptures(t *testing.T) {
 			t.Errorf("%v: %d bytes of padding after %d of payload", f, p.Pad, len(p.Payload))
 		}
 	}
-	// What the captures are known to hold, so that an empty or misread set
-	// cannot pass.
+	// What the captures are known to hold, so that an empty or misread set cannot pass.
 	for _, o := range []ib.Opcode{
-		ib.RCSendFirst, ib.RCSendMiddle, ib.RCSendLast, ib.RCSendOnly, ib.RCWriteFirst, ib.RCWriteMiddle, ib.RCWriteLast,
-		ib.RCWriteOnly, ib.RCWriteOnlyImm, ib.RCReadRequest, ib.RCReadRespFirst, ib.RCReadRespMiddle, ib.RCReadRespLast,
-		ib.RCReadRespOnly, ib.RCAcknowledge, ib.RCAtomicAck, ib.RCCompareSwap, ib.RCFetchAdd,
-		ib.UCSendFirst, ib.UCSendMiddle, ib.UCSendLast, ib.UDSendOnly,
+		ib.RCSendFirst, ib.RCSendMiddle, ib.RCSendLast, ib.RCSendOnly, ib.RCWriteFirst,
+		ib.RCWriteMiddle, ib.RCWriteLast, ib.RCWriteOnly, ib.RCWriteOnlyImm, ib.RCReadRequest,
+		ib.RCReadRespFirst, ib.RCReadRespMiddle, ib.RCReadRespLast, ib.RCReadRespOnly, ib.RCAcknowledge,
+		ib.RCAtomicAck, ib.RCCompareSwap, ib.RCFetchAdd, ib.UCSendFirst, ib.UCSendMiddle, ib.UCSendLast, ib.UDSendOnly,
 	} {
 		if seen[o] == 0 {
 			t.Errorf("no %v in the captures", o)

@@ -2,8 +2,7 @@ package ib
 
 import "encoding/binary"
 
-// crcPoly is the CRC-32 polynomial of Ethernet, lowest power in the highest
-// bit.
+// crcPoly is the CRC-32 polynomial of Ethernet, lowest power in the highest bit.
 const crcPoly = 0xEDB88320
 
 // crcTable[k][x] is the CRC register after byte x and k zero bytes, started from 0: the tables of
@@ -26,8 +25,7 @@ var crcTable = func() (t [8][256]uint32) {
 	return t
 }()
 
-// crcUpdate8 feeds eight bytes, as a little-endian number, to the raw register
-// r.
+// crcUpdate8 feeds eight bytes, as a little-endian number, to the raw register r.
 func crcUpdate8(r uint32, x uint64) uint32 {
 	x ^= uint64(r)
 	return crcTable[7][x&0xFF] ^ crcTable[6][x>>8&0xFF] ^ crcTable[5][x>>16&0xFF] ^ crcTable[4][x>>24&0xFF] ^

@@ -2,10 +2,9 @@ package ib
 
 import "encoding/binary"
 
-// PutHeaders writes the BTH and the extended headers of p.Opcode into b and
-// returns their length. It panics if b is shorter than that; a buffer of
-// [MaxHeaderBytes] is always enough. An unknown opcode writes nothing and
-// returns 0.
+// PutHeaders writes the BTH and the extended headers of p.Opcode into b and returns their length.
+// It panics if b is shorter than that; a buffer of [MaxHeaderBytes] is always enough. An unknown
+// opcode writes nothing and returns 0.
 func (p *Packet) PutHeaders(b []byte) int {
 	info := &opcodes[p.Opcode]
 	n := int(info.HeaderLen)
@@ -110,6 +109,5 @@ func (p *Packet) Append(b []byte, c *ICRC, id uint16) []byte {
 // zeros is the source of padding.
 var zeros [3]byte
 
-// PadFor returns the padding after a payload of n bytes: up to the next
-// multiple of 4 (IBTA 9.2.3).
+// PadFor returns the padding after a payload of n bytes: up to the next multiple of 4 (IBTA 9.2.3).
 func PadFor(n int) int { return -n & 3 }

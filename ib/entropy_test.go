@@ -31,8 +31,8 @@ func TestSourcePort(t *testing.T) {
 // without RDMA-CM from the two queue pair numbers seen.
 func TestSourcePortAgainstCaptures(t *testing.T) {
 	for _, name := range []string{
-		"rc_pingpong.pcap", "uc_pingpong.pcap", "rc_pingpong_loss.pcap", "write_bw.pcap", "read_bw.pcap", "send_bw.pcap",
-		"write_lat.pcap", "atomic_fa.pcap", "atomic_cs.pcap",
+		"rc_pingpong.pcap", "uc_pingpong.pcap", "rc_pingpong_loss.pcap", "write_bw.pcap",
+		"read_bw.pcap", "send_bw.pcap", "write_lat.pcap", "atomic_fa.pcap", "atomic_cs.pcap",
 	} {
 		frames := capture(t, name)
 		qpn := map[string]ib.QPN{} // by destination address

@@ -28,14 +28,16 @@ func ExamplePacket_Decode() {
 func ExampleICRC() {
 	payload := []byte("hello")
 	p := ib.Packet{
-		BTH:  ib.BTH{Opcode: ib.RCWriteOnly, PKey: ib.PKeyDefault, DestQP: 0x11, PSN: 1, Pad: uint8(ib.PadFor(len(payload)))},
+		BTH: ib.BTH{Opcode: ib.RCWriteOnly, PKey: ib.PKeyDefault, DestQP: 0x11, PSN: 1,
+			Pad: uint8(ib.PadFor(len(payload)))},
 		RETH: ib.RETH{VA: 0x1000, RKey: 0x42, Len: uint32(len(payload))},
 	}
 	var head [ib.MaxHeaderBytes]byte
 	n := p.PutHeaders(head[:])
 
 	icrc := ib.NewICRC(ib.Flow{
-		Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.0.2"), SrcPort: 0xC001, DstPort: ib.UDPPort,
+		Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.0.2"), SrcPort: 0xC001,
+		DstPort: ib.UDPPort,
 	})
 	total := n + len(payload) + int(p.Pad) + ib.ICRCBytes
 	crc := icrc.Head(total, 0, head[:n])
@@ -57,7 +59,8 @@ func ExampleICRC() {
 // A receiver on a UDP socket does not see the IPv4 identification.
 func ExampleICRC_Verify() {
 	icrc := ib.NewICRC(ib.Flow{
-		Src: netip.MustParseAddr("10.77.0.2"), Dst: netip.MustParseAddr("10.77.0.3"), SrcPort: 0xC6C5, DstPort: ib.UDPPort,
+		Src: netip.MustParseAddr("10.77.0.2"), Dst: netip.MustParseAddr("10.77.0.3"), SrcPort: 0xC6C5,
+		DstPort: ib.UDPPort,
 	})
 	udp, _ := hex.DecodeString("0400ffff0000001180dea351" + "000055c0359bf3700000055000000040" + "5c961a92")
 	id, match := icrc.Verify(0, udp)

@@ -69,8 +69,7 @@ func parseIP(b []byte) (f frame, err error) {
 	return f, nil
 }
 
-// parsePcap returns the RoCE v2 packets of a classic little-endian pcap file
-// of Ethernet frames.
+// parsePcap returns the RoCE v2 packets of a classic little-endian pcap file of Ethernet frames.
 func parsePcap(name string, b []byte) (frames []frame, err error) {
 	le := binary.LittleEndian
 	if len(b) < 24 || le.Uint32(b) != 0xA1B2C3D4 || le.Uint32(b[20:]) != 1 {

@@ -83,20 +83,24 @@ func slowVerdict(b []byte) ib.DecodeError {
 
 // FuzzRoundTrip builds a packet from fields, and decodes it again.
 func FuzzRoundTrip(f *testing.F) {
-	f.Add(byte(0x0A), byte(0xC0), uint16(0xFFFF), uint32(0x40000011), uint32(0x80000001), uint64(1), uint64(2), uint64(3), uint32(4), []byte("abc"), true)
+	f.Add(byte(0x0A), byte(0xC0), uint16(0xFFFF), uint32(0x40000011), uint32(0x80000001), uint64(1),
+		uint64(2), uint64(3), uint32(4), []byte("abc"), true)
 	for o := range 256 {
 		if ib.Opcode(o).Known() {
-			f.Add(byte(o), byte(0x80), uint16(0x7FFF), uint32(0xFFFFFFFF), uint32(0xFFFFFFFF), ^uint64(0), ^uint64(1), ^uint64(2), ^uint32(3), []byte{1}, false)
+			f.Add(byte(o), byte(0x80), uint16(0x7FFF), uint32(0xFFFFFFFF), uint32(0xFFFFFFFF), ^uint64(0),
+				^uint64(1), ^uint64(2), ^uint32(3), []byte{1}, false)
 		}
 	}
-	f.Fuzz(func(t *testing.T, op, flags byte, pkey uint16, w1, w2 uint32, x, y, z uint64, v uint32, payload []byte, v6 bool) {
+	f.Fuzz(func(t *testing.T, op, flags byte, pkey uint16, w1, w2 uint32, x, y, z uint64, v uint32,
+		payload []byte, v6 bool) {
 		if len(payload) > ib.MaxMTUBytes {
 			payload = payload[:ib.MaxMTUBytes]
 		}
 		p := ib.Packet{
 			BTH: ib.BTH{
-				Opcode: ib.Opcode(op), Solicited: flags&0x80 != 0, MigReq: flags&0x40 != 0, Pad: uint8(ib.PadFor(len(payload))),
-				FECN: w1>>31 != 0, BECN: w1>>30&1 != 0, Resv6: uint8(w1 >> 24 & 63), DestQP: ib.QPN(w1) & ib.QPNMask,
+				Opcode: ib.Opcode(op), Solicited: flags&0x80 != 0, MigReq: flags&0x40 != 0,
+				Pad: uint8(ib.PadFor(len(payload))), FECN: w1>>31 != 0, BECN: w1>>30&1 != 0,
+				Resv6: uint8(w1 >> 24 & 63), DestQP: ib.QPN(w1) & ib.QPNMask,
 				AckReq: w2>>31 != 0, Resv7: uint8(w2 >> 24 & 127), PSN: ib.PSN(w2 & ib.PSNMask), PKey: ib.PKey(pkey),
 			},
 			Payload: payload,
@@ -132,9 +136,11 @@ func FuzzRoundTrip(f *testing.F) {
 		if p.Opcode.Has(ib.HasIETH) {
 			p.IETH = ib.RKey(v)
 		}
-		flow := ib.Flow{Src: netip.AddrFrom4([4]byte{10, byte(x), 0, 1}), Dst: netip.AddrFrom4([4]byte{10, 0, byte(y), 2}), SrcPort: pkey, DstPort: ib.UDPPort}
+		flow := ib.Flow{Src: netip.AddrFrom4([4]byte{10, byte(x), 0, 1}),
+			Dst: netip.AddrFrom4([4]byte{10, 0, byte(y), 2}), SrcPort: pkey, DstPort: ib.UDPPort}
 		if v6 {
-			flow.Src, flow.Dst = netip.AddrFrom16([16]byte{0xFD, byte(x), 15: 1}), netip.AddrFrom16([16]byte{0xFD, byte(y), 15: 2})
+			flow.Src, flow.Dst = netip.AddrFrom16([16]byte{0xFD, byte(x), 15: 1}),
+				netip.AddrFrom16([16]byte{0xFD, byte(y), 15: 2})
 		}
 		icrc := ib.NewICRC(flow)
 		b := p.Append([]byte("prefix"), &icrc, pkey)[len("prefix"):]

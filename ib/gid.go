@@ -15,8 +15,7 @@ func (g GID) Addr() netip.Addr { return netip.AddrFrom16(g).Unmap() }
 // IsZero reports whether g is the reserved all-zero GID.
 func (g GID) IsZero() bool { return g == GID{} }
 
-// IsMulticast reports whether g is a multicast group, including an
-// IPv4-mapped one (224.0.0.0/4).
+// IsMulticast reports whether g is a multicast group, including an IPv4-mapped one (224.0.0.0/4).
 func (g GID) IsMulticast() bool { return g.Addr().IsMulticast() }
 
 // String formats all 16 bytes as eight groups, like the verbs tools, so that an IPv4-mapped GID is

@@ -17,8 +17,7 @@ type vector struct {
 	load string    // payload, hex
 }
 
-// vectors are packets of two rdma_rxe kernels, of ConnectX NICs, and one made
-// by hand.
+// vectors are packets of two rdma_rxe kernels, of ConnectX NICs, and one made by hand.
 var vectors = []vector{
 	{
 		name: "RC SEND ONLY, rxe 6.12",
@@ -80,7 +79,9 @@ var vectors = []vector{
 	{
 		name: "UC SEND ONLY, pad 2, MigReq, ECT(1), ConnectX",
 		hex:  "45010040047840004011b4d5c0a80007c0a80007c00012b7002c00002460ffff000000d300cf17104630818be28935d90e9a95505401be885e50000078f353f3",
-		want: ib.Packet{BTH: ib.BTH{Opcode: ib.UCSendOnly, Pad: 2, MigReq: true, PKey: 0xFFFF, DestQP: 0xD3, PSN: 0xCF1710}},
+		want: ib.Packet{BTH: ib.BTH{
+			Opcode: ib.UCSendOnly, Pad: 2, MigReq: true, PKey: 0xFFFF, DestQP: 0xD3, PSN: 0xCF1710,
+		}},
 		load: "4630818be28935d90e9a95505401be885e50",
 	},
 	{
@@ -187,9 +188,8 @@ func equalPacket(a, b ib.Packet) bool {
 		a.CNPReserved == b.CNPReserved && a.HeaderLen == b.HeaderLen
 }
 
-// checkRoundTrip checks everything that must hold for a good packet: it
-// decodes, its parts lie where they should, it encodes to the same bytes, and
-// its ICRC is the one computed.
+// checkRoundTrip checks everything that must hold for a good packet: it decodes, its parts lie
+// where they should, it encodes to the same bytes, and its ICRC is the one computed.
 func checkRoundTrip(t *testing.T, f frame) {
 	t.Helper()
 	var p ib.Packet
@@ -226,10 +226,9 @@ func TestTruncations(t *testing.T) {
 	}
 }
 
-// checkTruncations cuts a good packet after each byte. Cut inside headers,
-// padding or ICRC it must be refused by the decoder; cut inside the payload of
-// an opcode that has one, the bytes are a well-formed shorter packet, and it
-// is the ICRC that must refuse it.
+// checkTruncations cuts a good packet after each byte. Cut inside headers, padding or ICRC it must
+// be refused by the decoder; cut inside the payload of an opcode that has one, the bytes are a
+// well-formed shorter packet, and it is the ICRC that must refuse it.
 func checkTruncations(t *testing.T, f frame) {
 	t.Helper()
 	var full ib.Packet
@@ -262,8 +261,7 @@ func checkTruncations(t *testing.T, f frame) {
 	}
 }
 
-// TestEveryByteMatters flips each bit of each vector: all but the masked ones
-// must break the ICRC.
+// TestEveryByteMatters flips each bit of each vector: all but the masked ones must break the ICRC.
 func TestEveryByteMatters(t *testing.T) {
 	masked := map[int]bool{1: true, 8: true, 10: true, 11: true, 26: true, 27: true, 32: true}
 	masked6 := map[int]bool{1: true, 2: true, 3: true, 7: true, 46: true, 47: true, 52: true}

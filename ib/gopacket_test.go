@@ -9,9 +9,8 @@ import (
 	pcap "github.com/goroce/goroce/internal/capture"
 )
 
-// TestAgainstGopacket holds the tests' own reading of the captures, Ethernet
-// to UDP, against gopacket's: what the other tests check is what was on the
-// wire.
+// TestAgainstGopacket holds the tests' own reading of the captures, Ethernet to UDP, against
+// gopacket's: what the other tests check is what was on the wire.
 func TestAgainstGopacket(t *testing.T) {
 	own := map[string][]frame{}
 	for _, f := range captures(t) {
@@ -44,7 +43,8 @@ func TestAgainstGopacket(t *testing.T) {
 			f := frames[0]
 			frames = frames[1:]
 			if f.flow.Src.Is4() && (pkt.Ident != f.id || pkt.DF == f.noDF) {
-				t.Errorf("%v: identification %d DF=%v for gopacket, %d noDF=%v here", f, pkt.Ident, pkt.DF, f.id, f.noDF)
+				t.Errorf("%v: identification %d DF=%v for gopacket, %d noDF=%v here", f, pkt.Ident,
+					pkt.DF, f.id, f.noDF)
 			}
 			if pkt.Flow != f.flow {
 				t.Errorf("%v: flow %+v for gopacket, %+v here", f, pkt.Flow, f.flow)

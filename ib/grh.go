@@ -57,7 +57,8 @@ func (g *GRH) Decode(b *[GRHBytes]byte) bool {
 		w := be.Uint32(b[:])
 		*g = GRH{
 			Src: netip.AddrFrom16([16]byte(b[8:24])), Dst: netip.AddrFrom16([16]byte(b[24:40])),
-			TrafficClass: uint8(w >> 20), HopLimit: b[7], FlowLabel: w & maxFlowLabel, PayloadBytes: int(be.Uint16(b[4:])),
+			TrafficClass: uint8(w >> 20), HopLimit: b[7], FlowLabel: w & maxFlowLabel,
+			PayloadBytes: int(be.Uint16(b[4:])),
 		}
 		// An IPv4-mapped address stands for IPv4 and is never on the wire.
 		return !g.Src.Is4In6() && !g.Dst.Is4In6()

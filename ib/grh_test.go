@@ -33,7 +33,8 @@ func TestGRHAgainstCaptures(t *testing.T) {
 }
 
 func TestGRHMapped(t *testing.T) {
-	g := ib.GRH{Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.0.2"), TrafficClass: 0xAA, HopLimit: 64, PayloadBytes: 100}
+	g := ib.GRH{Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.0.2"),
+		TrafficClass: 0xAA, HopLimit: 64, PayloadBytes: 100}
 	mapped := g
 	mapped.Src, mapped.Dst = netip.AddrFrom16(g.Src.As16()), netip.AddrFrom16(g.Dst.As16())
 	var a, b [ib.GRHBytes]byte
@@ -46,7 +47,8 @@ func TestGRHMapped(t *testing.T) {
 
 func TestGRHRefused(t *testing.T) {
 	var good [ib.GRHBytes]byte
-	g := ib.GRH{Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.0.2"), HopLimit: 64, PayloadBytes: 100}
+	g := ib.GRH{Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.0.2"), HopLimit: 64,
+		PayloadBytes: 100}
 	g.Put(&good)
 	for bit := 8 * 20; bit < 8*ib.GRHBytes; bit++ {
 		bad := good
@@ -81,7 +83,8 @@ func FuzzGRH(f *testing.F) {
 		}
 		g.Put(&out)
 		if !again.Decode(&out) || again.PayloadBytes != g.PayloadBytes || again.HopLimit != g.HopLimit ||
-			again.TrafficClass != g.TrafficClass || again.Src.Unmap() != g.Src.Unmap() || again.Dst.Unmap() != g.Dst.Unmap() {
+			again.TrafficClass != g.TrafficClass || again.Src.Unmap() != g.Src.Unmap() ||
+			again.Dst.Unmap() != g.Dst.Unmap() {
 			t.Fatalf("%x decodes to %+v, which encodes to %x", b, g, out)
 		}
 	})

@@ -15,8 +15,7 @@ import "math/bits"
 // bursts of 4 to 8 bits except for 47 of 4 million (TestSolveAcceptance counts them all). A link
 // can do better by requiring that identifications of one sender advance.
 
-// identTail is the number of bytes from the IPv4 identification to the end of
-// the UDP header.
+// identTail is the number of bytes from the IPv4 identification to the end of the UDP header.
 const identTail = IPv4HeaderBytes + UDPHeaderBytes - 4
 
 // crcUnshift[k] is x^-8k modulo the polynomial: a factor that undoes k bytes.

@@ -56,7 +56,8 @@ func TestVerifyDF(t *testing.T) {
 	if _, m := with.Verify(0, b); m != ib.Mismatch {
 		t.Errorf("a packet without DF: match %d", m)
 	}
-	if id, flags := ib.SolveIPv4(with.Checksum(0, body)^ib.TrailingICRC(b), len(body)); id != 0xBEEF || flags != 0x4000 {
+	if id, flags := ib.SolveIPv4(with.Checksum(0, body)^ib.TrailingICRC(b), len(body)); id != 0xBEEF ||
+		flags != 0x4000 {
 		t.Errorf("a packet without DF solves to %04x, flags %04x", id, flags)
 	}
 	if id, m := without.Verify(0, b); id != 0xBEEF || m != ib.MatchSolved {
@@ -158,11 +159,10 @@ func solved(diff uint32, n int) uint32 {
 
 // TestSolveAcceptance measures what the solved check lets through.
 //
-// For each length the solution is linear and one to one, so that of all 2^32
-// differences exactly 2^16 are accepted. A burst of errors at a given place
-// is accepted if its image has no flags; since the image is that of the error
-// carried back to the identification, the place alone matters, not the length
-// of the packet.
+// For each length the solution is linear and one to one, so that of all 2^32 differences exactly
+// 2^16 are accepted. A burst of errors at a given place is accepted if its image has no flags;
+// since the image is that of the error carried back to the identification, the place alone matters,
+// not the length of the packet.
 func TestSolveAcceptance(t *testing.T) {
 	seeds.Long(t)
 	// One to one, and linear, for several lengths.

@@ -58,7 +58,8 @@ func TestICRCAgainstReference(t *testing.T) {
 		head := 1 + rng.IntN(n)
 
 		f6 := ib.Flow{Src: netip.AddrFrom16(s), Dst: netip.AddrFrom16(d), SrcPort: sport, DstPort: dport}
-		f4 := ib.Flow{Src: netip.AddrFrom4([4]byte(s[:])), Dst: netip.AddrFrom4([4]byte(d[:])), SrcPort: sport, DstPort: dport}
+		f4 := ib.Flow{Src: netip.AddrFrom4([4]byte(s[:])), Dst: netip.AddrFrom4([4]byte(d[:])),
+			SrcPort: sport, DstPort: dport}
 		mapped := f4
 		mapped.Src, mapped.Dst = netip.AddrFrom16(f4.Src.As16()), netip.AddrFrom16(f4.Dst.As16())
 		ip6, ip4 := ipv6Packet(f6, udp), ipv4Packet(f4, udp)

@@ -19,9 +19,9 @@ func TestInlining(t *testing.T) {
 	}
 	for _, f := range []string{
 		"PSN.Add", "PSN.Next", "PSN.Prev", "PSN.Diff", "PSN.Before", "PSN.After", "PSN.InRange", "MSN.Next", "MSN.Diff",
-		"Opcode.Info", "Opcode.Known", "Opcode.Has", "Syndrome.Kind", "Syndrome.RNRCode", "Syndrome.CreditCode", "ACKCredit", "RNRNAK",
-		"MTU.Valid", "MTU.Bytes", "PKey.Match", "PadFor", "TimeoutCode.Ns", "RNRCode.Ns", "PutICRC", "TrailingICRC",
-		"(*crcField).at", "PayloadRule.Admits",
+		"Opcode.Info", "Opcode.Known", "Opcode.Has", "Syndrome.Kind", "Syndrome.RNRCode",
+		"Syndrome.CreditCode", "ACKCredit", "RNRNAK", "MTU.Valid", "MTU.Bytes", "PKey.Match", "PadFor",
+		"TimeoutCode.Ns", "RNRCode.Ns", "PutICRC", "TrailingICRC", "(*crcField).at", "PayloadRule.Admits",
 	} {
 		if !strings.Contains(string(out), "can inline "+f+"\n") {
 			t.Errorf("%s is not inlined any more", f)

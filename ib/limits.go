@@ -12,9 +12,8 @@ const (
 	// that carries payload (WRITE ONLY IMM, 32) with 4096 bytes and the ICRC.
 	MaxPacketBytes = BTHBytes + RETHBytes + ImmDtBytes + MaxMTUBytes + ICRCBytes
 
-	// MaxPSNSpan is the largest distance, in packets, at which two PSNs can
-	// still be ordered: half of the number space. A requester must keep fewer
-	// than this many packets outstanding.
+	// MaxPSNSpan is the largest distance, in packets, at which two PSNs can still be ordered: half
+	// of the number space. A requester must keep fewer than this many packets outstanding.
 	MaxPSNSpan = 1 << 23
 
 	// AtomicBytes is the operand of CMP & SWAP and FETCH & ADD and the payload of ATOMIC WRITE. The

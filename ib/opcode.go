@@ -2,8 +2,7 @@ package ib
 
 import "fmt"
 
-// Opcode is byte 0 of the BTH: the transport class in bits 7:5 and the
-// operation in bits 4:0.
+// Opcode is byte 0 of the BTH: the transport class in bits 7:5 and the operation in bits 4:0.
 type Opcode uint8
 
 // Classes of opcodes.
@@ -81,8 +80,7 @@ const (
 	HasCNPReserved // the 16 reserved bytes of a CNP
 )
 
-// headerBytes is the length of each extended header, in the order of the
-// Headers bits.
+// headerBytes is the length of each extended header, in the order of the Headers bits.
 var headerBytes = [...]int{
 	DETHBytes, FETHBytes, RETHBytes, AtomicETHBytes, AETHBytes,
 	AtomicAckETHBytes, ImmDtBytes, IETHBytes, CNPReservedBytes,
@@ -122,8 +120,7 @@ const (
 	PayloadEight                       // exactly 8: ATOMIC WRITE
 )
 
-// Admits reports whether a payload of n bytes is legal at a path MTU of mtu
-// bytes.
+// Admits reports whether a payload of n bytes is legal at a path MTU of mtu bytes.
 func (r PayloadRule) Admits(n, mtu int) bool {
 	switch r {
 	case PayloadNone:
@@ -140,8 +137,7 @@ func (r PayloadRule) Admits(n, mtu int) bool {
 	return false
 }
 
-// Operation is what a packet does, apart from its position in the message and
-// its transport.
+// Operation is what a packet does, apart from its position in the message and its transport.
 type Operation uint8
 
 // The operations.

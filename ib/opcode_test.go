@@ -56,8 +56,9 @@ const opcodeListing = `
 
 func TestOpcodeTable(t *testing.T) {
 	headers := map[string]ib.Headers{
-		"-": 0, "DETH": ib.HasDETH, "FETH": ib.HasFETH, "RETH": ib.HasRETH, "AtomicETH": ib.HasAtomicETH, "AETH": ib.HasAETH,
-		"AtomicAckETH": ib.HasAtomicAckETH, "ImmDt": ib.HasImmDt, "IETH": ib.HasIETH, "reserved": ib.HasCNPReserved,
+		"-": 0, "DETH": ib.HasDETH, "FETH": ib.HasFETH, "RETH": ib.HasRETH, "AtomicETH": ib.HasAtomicETH,
+		"AETH": ib.HasAETH, "AtomicAckETH": ib.HasAtomicAckETH, "ImmDt": ib.HasImmDt, "IETH": ib.HasIETH,
+		"reserved": ib.HasCNPReserved,
 	}
 	// Sizes that tell the payload rules apart, at an MTU of 1024.
 	const mtu = 1024
@@ -107,7 +108,8 @@ func TestOpcodeTable(t *testing.T) {
 		if info.Pos&ib.First != 0 != first || info.Pos&ib.Last != 0 != last {
 			t.Errorf("%v has position %b", o, info.Pos)
 		}
-		if response := strings.Contains(name, "RESPONSE") || strings.Contains(name, "ACKNOWLEDGE"); info.Response != response {
+		if response := strings.Contains(name, "RESPONSE") ||
+			strings.Contains(name, "ACKNOWLEDGE"); info.Response != response {
 			t.Errorf("%v is a response: %v", o, info.Response)
 		}
 		if op := wantOperation(name); info.Op != op {
@@ -129,9 +131,10 @@ func wantOperation(name string) ib.Operation {
 		part string
 		op   ib.Operation
 	}{
-		{"READ RESPONSE", ib.OpReadResponse}, {"READ REQUEST", ib.OpRead}, {"ATOMIC ACK", ib.OpAtomicAck}, {"ACK", ib.OpAcknowledge},
-		{"ATOMIC WRITE", ib.OpAtomicWrite}, {"WRITE", ib.OpWrite}, {"SEND", ib.OpSend}, {"COMPARE", ib.OpCompareSwap},
-		{"FETCH", ib.OpFetchAdd}, {"FLUSH", ib.OpFlush}, {"CNP", ib.OpCNP},
+		{"READ RESPONSE", ib.OpReadResponse}, {"READ REQUEST", ib.OpRead}, {"ATOMIC ACK", ib.OpAtomicAck},
+		{"ACK", ib.OpAcknowledge}, {"ATOMIC WRITE", ib.OpAtomicWrite}, {"WRITE", ib.OpWrite},
+		{"SEND", ib.OpSend}, {"COMPARE", ib.OpCompareSwap}, {"FETCH", ib.OpFetchAdd}, {"FLUSH", ib.OpFlush},
+		{"CNP", ib.OpCNP},
 	} {
 		if strings.Contains(name, x.part) {
 			return x.op

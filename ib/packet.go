@@ -96,7 +96,6 @@ type Packet struct {
 
 	// Payload aliases the decoded buffer; padding and ICRC are excluded, even from its capacity.
 	Payload []byte
-	// HeaderLen is the length of BTH and extended headers in the decoded
-	// buffer, in bytes.
+	// HeaderLen is the length of BTH and extended headers in the decoded buffer, in bytes.
 	HeaderLen int
 }

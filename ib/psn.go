@@ -1,8 +1,7 @@
 package ib
 
-// PSN is a 24-bit packet sequence number. Comparisons are circular: a PSN is
-// "after" another if it lies in the half of the number space that follows it
-// (IBTA 9.7.1, "PSN region").
+// PSN is a 24-bit packet sequence number. Comparisons are circular: a PSN is "after" another if it
+// lies in the half of the number space that follows it (IBTA 9.7.1, "PSN region").
 type PSN uint32
 
 // PSNMask selects the 24 bits that travel in a BTH.

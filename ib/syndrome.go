@@ -101,8 +101,7 @@ func (c CreditCode) Credits() int {
 	return creditTable[c]
 }
 
-// CreditCodeFor returns the largest code that promises no more than n receive
-// work requests.
+// CreditCodeFor returns the largest code that promises no more than n receive work requests.
 func CreditCodeFor(n int) CreditCode {
 	c := CreditCode(0)
 	for c+1 < CreditsUnused && creditTable[c+1] <= n {

@@ -18,8 +18,8 @@ import (
 // order of the columns that tsharkWant returns.
 var tsharkFields = []string{
 	"infiniband.bth.opcode", "infiniband.bth.se", "infiniband.bth.m", "infiniband.bth.padcnt", "infiniband.bth.tver",
-	"infiniband.bth.p_key", "infiniband.bth.destqp", "infiniband.bth.a", "infiniband.bth.reserved7", "infiniband.bth.psn",
-	"infiniband.deth.q_key", "infiniband.deth.srcqp",
+	"infiniband.bth.p_key", "infiniband.bth.destqp", "infiniband.bth.a", "infiniband.bth.reserved7",
+	"infiniband.bth.psn", "infiniband.deth.q_key", "infiniband.deth.srcqp",
 	"infiniband.reth.va", "infiniband.reth.r_key", "infiniband.reth.dmalen",
 	"infiniband.atomiceth.swapdt", "infiniband.atomiceth.cmpdt",
 	"infiniband.aeth.syndrome", "infiniband.aeth.msn", "infiniband.atomicacketh.origremdt",
@@ -48,8 +48,9 @@ func tsharkWant(p *ib.Packet, udp []byte) []any {
 		when(ib.HasDETH, uint64(p.DETH.QKey)), when(ib.HasDETH, uint64(p.DETH.SrcQP)),
 		when(ib.HasRETH, p.RETH.VA), when(ib.HasRETH, uint64(p.RETH.RKey)), when(ib.HasRETH, uint64(p.RETH.Len)),
 		when(ib.HasAtomicETH, p.Atomic.SwapAdd), when(ib.HasAtomicETH, p.Atomic.Compare),
-		when(ib.HasAETH, uint64(p.AETH.Syndrome)), when(ib.HasAETH, uint64(p.AETH.MSN)), when(ib.HasAtomicAckETH, p.AtomicAck),
-		nil, nil, uint64(binary.BigEndian.Uint32(udp[len(udp)-ib.ICRCBytes:])), nil,
+		when(ib.HasAETH, uint64(p.AETH.Syndrome)), when(ib.HasAETH, uint64(p.AETH.MSN)),
+		when(ib.HasAtomicAckETH, p.AtomicAck), nil, nil,
+		uint64(binary.BigEndian.Uint32(udp[len(udp)-ib.ICRCBytes:])), nil,
 	}
 	if p.Opcode == ib.CNP {
 		want[22] = anything{} // tshark 4.0 stops after the BTH
@@ -86,7 +87,8 @@ func TestAgainstTshark(t *testing.T) {
 		t.Fatal(err)
 	}
 	// RPC over RDMA is guessed from payload bytes, wrongly here.
-	args := []string{"-n", "--disable-protocol", "rpcordma", "-r", file, "-T", "fields", "-E", "separator=|", "-E", "occurrence=f"}
+	args := []string{"-n", "--disable-protocol", "rpcordma", "-r", file, "-T", "fields", "-E", "separator=|",
+		"-E", "occurrence=f"}
 	for _, f := range tsharkFields {
 		args = append(args, "-e", f)
 	}
@@ -147,8 +149,7 @@ func tsharkEqual(got string, want any) bool {
 	return false
 }
 
-// oneOfEach builds one packet of every known opcode with distinct values in
-// every field.
+// oneOfEach builds one packet of every known opcode with distinct values in every field.
 func oneOfEach(t testing.TB) []frame {
 	t.Helper()
 	flow := vectors[0].frame(t).flow
@@ -177,10 +178,11 @@ func distinctPacket(o ib.Opcode) ib.Packet {
 			Opcode: o, Solicited: true, MigReq: true, AckReq: true, Resv7: 0x55,
 			PKey: 0x8123, DestQP: 0x456789, PSN: 0xABCDEF,
 		},
-		DETH:      ib.DETH{QKey: 0x80010203, SrcQP: 0x040506},
-		FETH:      ib.FlushPersistence | ib.FlushMR,
-		RETH:      ib.RETH{VA: 0x1011121314151617, RKey: 0x18191A1B, Len: 0x1C1D1E1F},
-		Atomic:    ib.AtomicETH{VA: 0x2021222324252627, RKey: 0x28292A2B, SwapAdd: 0x3031323334353637, Compare: 0x38393A3B3C3D3E3F},
+		DETH: ib.DETH{QKey: 0x80010203, SrcQP: 0x040506},
+		FETH: ib.FlushPersistence | ib.FlushMR,
+		RETH: ib.RETH{VA: 0x1011121314151617, RKey: 0x18191A1B, Len: 0x1C1D1E1F},
+		Atomic: ib.AtomicETH{VA: 0x2021222324252627, RKey: 0x28292A2B, SwapAdd: 0x3031323334353637,
+			Compare: 0x38393A3B3C3D3E3F},
 		AETH:      ib.AETH{Syndrome: ib.NAKSequence, MSN: 0x414243},
 		AtomicAck: 0x5051525354555657,
 		ImmDt:     0x61626364,

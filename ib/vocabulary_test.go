@@ -169,7 +169,8 @@ func TestMTU(t *testing.T) {
 			t.Errorf("MTU %d is valid: %v", uint8(m), m)
 		}
 	}
-	for ifMTU, want := range map[int]int{335: 0, 336: 256, 1500: 1024, 2127: 1024, 2128: 2048, 4175: 2048, 4200: 4096, 9000: 4096, 65536: 4096, -1: 0} {
+	for ifMTU, want := range map[int]int{335: 0, 336: 256, 1500: 1024, 2127: 1024, 2128: 2048, 4175: 2048,
+		4200: 4096, 9000: 4096, 65536: 4096, -1: 0} {
 		m, ok := ib.MTUForInterface(ifMTU)
 		if m.Bytes() != want || ok != (want != 0) {
 			t.Errorf("interface MTU %d: %v, want %d", ifMTU, m, want)
@@ -235,7 +236,8 @@ func TestErrors(t *testing.T) {
 		}
 		seen[s] = true
 	}
-	for tr, want := range map[ib.Transport]string{ib.RC: "RC", ib.UC: "UC", ib.UD: "UD", ib.TransportCNP: "CNP", ib.TransportInvalid: "invalid", 9: "Transport(9)"} {
+	for tr, want := range map[ib.Transport]string{ib.RC: "RC", ib.UC: "UC", ib.UD: "UD",
+		ib.TransportCNP: "CNP", ib.TransportInvalid: "invalid", 9: "Transport(9)"} {
 		if tr.String() != want {
 			t.Errorf("transport %d is %q, want %q", uint8(tr), tr, want)
 		}

@@ -72,7 +72,8 @@ func TestAtomicAlignment(t *testing.T) {
 	buf := make([]byte, 128)
 	for shift := range uint64(8) { // of the buffer
 		for iova := uint64(0x1000); iova < 0x1008; iova++ {
-			r := mustRegister(t, pd, RegionAttr{Bytes: buf[shift : shift+64], IOVA: iova, IOVASet: true, Access: fullMR})
+			r := mustRegister(t, pd,
+				RegionAttr{Bytes: buf[shift : shift+64], IOVA: iova, IOVASet: true, Access: fullMR})
 			for off := range uint64(16) {
 				v, f := tb.Remote(pd, testQP, r.RKey(), iova+off, 8, RemoteAtomic|RemoteWrite)
 				wantFault(t, f, FaultNone)
@@ -119,7 +120,8 @@ func TestRegionUint64(t *testing.T) {
 		want Fault
 	}{
 		{0, FaultNone}, {48, FaultNone}, {52, FaultAlign}, {1, FaultAlign}, {53, FaultBounds},
-		{56, FaultBounds}, {60, FaultBounds}, {61, FaultBounds}, {math.MaxUint64, FaultBounds}, {math.MaxUint64 - 7, FaultBounds},
+		{56, FaultBounds}, {60, FaultBounds}, {61, FaultBounds}, {math.MaxUint64, FaultBounds},
+		{math.MaxUint64 - 7, FaultBounds},
 	} {
 		p, err := r.Uint64(tt.off)
 		if tt.want != FaultNone {
@@ -137,9 +139,8 @@ func TestRegionUint64(t *testing.T) {
 	wantErr(t, err, ErrDestroyed, "")
 }
 
-// TestAtomicsCompose: the application's sync/atomic and the atomics of peers, at
-// the same time on one word, lose no update. Run with -race it also shows that
-// the two are synchronised.
+// TestAtomicsCompose: the application's sync/atomic and the atomics of peers, at the same time on
+// one word, lose no update. Run with -race it also shows that the two are synchronised.
 func TestAtomicsCompose(t *testing.T) {
 	const n = 20000
 	v, p := wordView(t, 0)

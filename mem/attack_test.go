@@ -8,8 +8,7 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// The attacks of ReDMArk (USENIX Security 2021) that concern memory, each
-// showing what happens.
+// The attacks of ReDMArk (USENIX Security 2021) that concern memory, each showing what happens.
 
 // Keys that the attacker owns say nothing about those it does not own: no
 // common prefix, no stride, every bit of the index drawn afresh.
@@ -116,7 +115,8 @@ func TestAttackOtherPD(t *testing.T) {
 	_, f := tb.Local(attacker, r.LKey(), 0, 8, 0)
 	wantFault(t, f, FaultPD)
 	w := mustMW(t, attacker, Type2B)
-	wantFault(t, tb.BindWR(attacker, testQP, w, NextRKey(w.RKey()), BindInfo{Region: r, Length: 8, Access: RemoteRead}), FaultPD)
+	wantFault(t,
+		tb.BindWR(attacker, testQP, w, NextRKey(w.RKey()), BindInfo{Region: r, Length: 8, Access: RemoteRead}), FaultPD)
 }
 
 // Wrap-around of address + length: every length that makes the sum land inside again.
@@ -156,7 +156,8 @@ func TestAttackUseAfterRevocation(t *testing.T) {
 				return f
 			}
 			// The same range, the same QP, even the same key.
-			if f := tb.BindWR(pd, testQP, w, w.RKey(), BindInfo{Region: r, Length: 64, Access: RemoteWrite}); f != FaultNone {
+			if f := tb.BindWR(pd, testQP, w, w.RKey(),
+				BindInfo{Region: r, Length: 64, Access: RemoteWrite}); f != FaultNone {
 				return f
 			}
 			return nil

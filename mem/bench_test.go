@@ -29,7 +29,10 @@ func TestNoAllocs(t *testing.T) {
 			v.Store(packet[:8])
 			return f
 		},
-		"remote fault": func() Fault { _, f := tb.Remote(pd, testQP, 1<<20, 0x1000, 8, RemoteRead); return f - FaultKey },
+		"remote fault": func() Fault {
+			_, f := tb.Remote(pd, testQP, 1<<20, 0x1000, 8, RemoteRead)
+			return f - FaultKey
+		},
 		"list": func() Fault {
 			f := tb.Resolve(pd, sges, LocalWrite, &l)
 			c := l.Cursor()
@@ -44,7 +47,8 @@ func TestNoAllocs(t *testing.T) {
 		},
 		"bind and invalidate": func() Fault {
 			key := NextRKey(w.RKey())
-			if f := tb.BindWR(pd, testQP, w, key, BindInfo{Region: r, Addr: 0x1000, Length: 64, Access: RemoteRead}); f != FaultNone {
+			if f := tb.BindWR(pd, testQP, w, key,
+				BindInfo{Region: r, Addr: 0x1000, Length: 64, Access: RemoteRead}); f != FaultNone {
 				return f
 			}
 			return tb.Invalidate(pd, testQP, key, true)
@@ -129,7 +133,8 @@ func BenchmarkRemoteParallel(b *testing.B) {
 				r := shared
 				if tt.own {
 					var err error
-					if r, err = tb.Register(pd, RegionAttr{Bytes: make([]byte, 4096), IOVASet: true, Access: fullMR}); err != nil {
+					if r, err = tb.Register(pd,
+						RegionAttr{Bytes: make([]byte, 4096), IOVASet: true, Access: fullMR}); err != nil {
 						b.Error(err)
 						return
 					}

@@ -2,10 +2,9 @@ package mem
 
 import "github.com/goroce/goroce/ib"
 
-// Local checks one scatter/gather element of a work request and returns its
-// bytes. need is LocalWrite for memory to be written, 0 for
-// memory to be sent. An element of length 0 is allowed whatever its key and
-// address are, and gives nil (as rxe and ConnectX: it is skipped).
+// Local checks one scatter/gather element of a work request and returns its bytes. need is
+// LocalWrite for memory to be written, 0 for memory to be sent. An element of length 0 is allowed
+// whatever its key and address are, and gives nil (as rxe and ConnectX: it is skipped).
 func (t *Table) Local(pd *PD, key ib.LKey, addr uint64, n uint32, need Access) ([]byte, Fault) {
 	b, _, f := t.local(pd, key, addr, n, need)
 	return b, f

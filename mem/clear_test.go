@@ -14,7 +14,8 @@ func TestClear(t *testing.T) {
 			released := 0
 			var last *Region
 			for range regions {
-				last = mustRegister(t, pd, RegionAttr{Bytes: make([]byte, 64), Access: fullMR | MWBind, OnRelease: func() { released++ }})
+				last = mustRegister(t, pd,
+					RegionAttr{Bytes: make([]byte, 64), Access: fullMR | MWBind, OnRelease: func() { released++ }})
 			}
 			for i := range windows {
 				w, err := tb.AllocMW(pd, Type1)

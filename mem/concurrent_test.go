@@ -226,7 +226,8 @@ func TestEngines(t *testing.T) {
 		for !stop.Load() && !wrong.Load() {
 			e.mu[n].Lock()
 			key := NextRKey(w.RKey())
-			if f := e.tb.BindWR(e.pd, qpn, w, key, BindInfo{Region: shared, Length: 8, Access: RemoteRead}); f != FaultNone {
+			if f := e.tb.BindWR(e.pd, qpn, w, key,
+				BindInfo{Region: shared, Length: 8, Access: RemoteRead}); f != FaultNone {
 				fail("bind: %v", f)
 			}
 			bound[n].Store(uint32(key))
@@ -364,7 +365,8 @@ func TestQuiesce(t *testing.T) {
 	}{
 		"deregister": {func(r *Region, _ *Window, q func()) error { return r.Deregister(q) }, false, 1},
 		"replace the memory": {func(r *Region, _ *Window, q func()) error {
-			return r.Reregister(RegionChange{What: ChangeTranslation, RegionAttr: RegionAttr{Bytes: make([]byte, 8)}}, q)
+			return r.Reregister(
+				RegionChange{What: ChangeTranslation, RegionAttr: RegionAttr{Bytes: make([]byte, 8)}}, q)
 		}, false, 1},
 		"change the rights": {func(r *Region, _ *Window, q func()) error {
 			return r.Reregister(RegionChange{What: ChangeAccess, RegionAttr: RegionAttr{Access: LocalWrite}}, q)
@@ -376,7 +378,8 @@ func TestQuiesce(t *testing.T) {
 			_, err := w.Bind(pd, BindInfo{Region: r, Length: 8, Access: RemoteRead}, q)
 			return err
 		}, true, 0},
-		"unbind":  {func(_ *Region, w *Window, q func()) error { _, err := w.Bind(pd, BindInfo{}, q); return err }, true, 0},
+		"unbind": {func(_ *Region, w *Window, q func()) error { _, err := w.Bind(pd, BindInfo{}, q); return err },
+			true, 0},
 		"dealloc": {func(_ *Region, w *Window, q func()) error { return w.Dealloc(q) }, true, 0},
 		"clear":   {func(_ *Region, _ *Window, q func()) error { pd.Clear(q); return nil }, true, 1},
 	} {

@@ -162,7 +162,8 @@ func TestBadRandomSources(t *testing.T) {
 	wantErr(t, err, errStuckRandom, "key")
 	// A failed change leaves everything as it was.
 	key := r.RKey()
-	wantErr(t, r.Reregister(RegionChange{What: ChangeAccess, RegionAttr: RegionAttr{Access: 0}}, nil), errStuckRandom, "key")
+	wantErr(t, r.Reregister(RegionChange{What: ChangeAccess, RegionAttr: RegionAttr{Access: 0}}, nil),
+		errStuckRandom, "key")
 	if r.RKey() != key || remote(pd, key, 0, 8, allRemote) != FaultNone {
 		t.Error("failed reregistration changed the region")
 	}

@@ -28,8 +28,7 @@ const (
 	// (IBTA 9.7.7.1.4; rxe refuses a longer RETH).
 	MaxAccessBytes uint32 = 1 << 31
 
-	// AtomicBytes is the operand size of the atomic operations, and the
-	// alignment that they need.
+	// AtomicBytes is the operand size of the atomic operations, and the alignment that they need.
 	AtomicBytes = 8
 
 	// maxKeys bounds all live and quarantined indices together to half of the 2^24, so that drawing

@@ -10,7 +10,8 @@ import (
 // Check names the limit that cannot be, at both ends of what can.
 func TestLimitsCheck(t *testing.T) {
 	for _, l := range []Limits{
-		{}, {PDs: maxPDs, Regions: maxKeys / 4, Windows: maxKeys / 4, Quarantine: maxKeys / 2}, {Quarantine: -1}, {Quarantine: math.MinInt},
+		{}, {PDs: maxPDs, Regions: maxKeys / 4, Windows: maxKeys / 4, Quarantine: maxKeys / 2},
+		{Quarantine: -1}, {Quarantine: math.MinInt},
 	} {
 		require.NoError(t, l.Check(), "%+v", l)
 	}

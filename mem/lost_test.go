@@ -113,9 +113,12 @@ func TestLose(t *testing.T) {
 	}
 
 	// It can be given other memory, or be deregistered.
-	wantErr(t, r.Reregister(RegionChange{What: ChangeAccess, RegionAttr: RegionAttr{Access: LocalWrite}}, nil), FaultMemory, "What")
+	wantErr(t, r.Reregister(RegionChange{What: ChangeAccess, RegionAttr: RegionAttr{Access: LocalWrite}}, nil),
+		FaultMemory, "What")
 	old := r.RKey()
-	wantErr(t, r.Reregister(RegionChange{What: ChangeTranslation, RegionAttr: RegionAttr{Bytes: make([]byte, 64)}}, nil), nil, "")
+	wantErr(t, r.Reregister(RegionChange{
+		What: ChangeTranslation, RegionAttr: RegionAttr{Bytes: make([]byte, 64)},
+	}, nil), nil, "")
 	if r.Lost() || r.RKey() == old || released != 1 {
 		t.Error("still lost")
 	}

@@ -47,7 +47,8 @@ func TestRegionOverFourGiB(t *testing.T) {
 	sges := repeatSGE(SGE{Addr: 1, Length: 1<<32 - 1, LKey: r.LKey()}, MaxSGE)
 	wantFault(t, tb.Resolve(pd, sges, LocalWrite, &l), FaultNone)
 	c := l.Cursor()
-	if want := uint64(MaxSGE * (1<<32 - 1)); l.Len() != want || !c.Seek(want-1) || len(c.Next(8)) != 1 || c.Left() != 0 {
+	if want := uint64(MaxSGE * (1<<32 - 1)); l.Len() != want || !c.Seek(want-1) ||
+		len(c.Next(8)) != 1 || c.Left() != 0 {
 		t.Errorf("list of %d bytes", l.Len())
 	}
 	wantErr(t, r.Deregister(nil), nil, "")

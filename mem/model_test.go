@@ -111,11 +111,13 @@ func (m *model) length() uint32 {
 }
 
 var (
-	modelQPs     = []ib.QPN{5, 6}
-	modelIOVAs   = []uint64{0, 0x1000, 1<<32 - 8, 1 << 63, ^uint64(0) - arenaBytes - 3}
-	modelRights  = []Access{RemoteRead, RemoteWrite, RemoteAtomic, RemoteRead | RemoteWrite, FlushGlobal, 0, LocalWrite}
-	modelAccess  = []Access{fullMR, fullMR, LocalWrite | MWBind, RemoteRead | MWBind, LocalWrite | RemoteWrite, 0, fullMR | ZeroBased, fullMR | FlushGlobal}
-	modelWAccess = []Access{allRemote, RemoteRead, RemoteWrite, RemoteAtomic, 0, allRemote | ZeroBased, RemoteRead | ZeroBased, LocalWrite, FlushGlobal}
+	modelQPs    = []ib.QPN{5, 6}
+	modelIOVAs  = []uint64{0, 0x1000, 1<<32 - 8, 1 << 63, ^uint64(0) - arenaBytes - 3}
+	modelRights = []Access{RemoteRead, RemoteWrite, RemoteAtomic, RemoteRead | RemoteWrite, FlushGlobal, 0, LocalWrite}
+	modelAccess = []Access{fullMR, fullMR, LocalWrite | MWBind, RemoteRead | MWBind,
+		LocalWrite | RemoteWrite, 0, fullMR | ZeroBased, fullMR | FlushGlobal}
+	modelWAccess = []Access{allRemote, RemoteRead, RemoteWrite, RemoteAtomic, 0, allRemote | ZeroBased,
+		RemoteRead | ZeroBased, LocalWrite, FlushGlobal}
 )
 
 // inside is the naive range check: every byte has its own address, none is 2^64 or more.
@@ -626,13 +628,14 @@ func TestModel(t *testing.T) {
 		"deregister <nil>", "deregister in use", "deregister already destroyed",
 		"reregister <nil>", "reregister in use", "dealloc <nil>", "detach <nil>", "detach in use",
 		"bind type 1 true", "bind type 1 false", "bind type 2A true", "bind type 2A false", "bind type 2B true",
-		"invalidate none", "invalidate unknown key", "invalidate not bound or revoked", "invalidate wrong protection domain",
-		"invalidate wrong QP", "invalidate wrong type of object",
+		"invalidate none", "invalidate unknown key", "invalidate not bound or revoked",
+		"invalidate wrong protection domain", "invalidate wrong QP", "invalidate wrong type of object",
 		"remote nothing", "remote region none", "remote region unknown key", "remote region wrong protection domain",
 		"remote region access right missing", "remote region out of bounds",
 		"remote window none", "remote window not bound or revoked", "remote window wrong protection domain",
 		"remote window wrong QP", "remote window access right missing", "remote window out of bounds",
-		"local none", "local unknown key", "local wrong protection domain", "local access right missing", "local out of bounds",
+		"local none", "local unknown key", "local wrong protection domain", "local access right missing",
+		"local out of bounds",
 	} {
 		if seen[outcome] < 50 {
 			t.Errorf("%q was seen %d times", outcome, seen[outcome])

@@ -83,10 +83,9 @@ func (pd *PD) Dealloc() error {
 	return nil
 }
 
-// Clear deregisters all regions of the PD and deallocates its windows, so that
-// only queue pairs, SRQs and address handles can keep it from Dealloc. It looks
-// through the whole table, so it is not for the usual end of a PD. quiesce is that of
-// [Region.Deregister].
+// Clear deregisters all regions of the PD and deallocates its windows, so that only queue pairs,
+// SRQs and address handles can keep it from Dealloc. It looks through the whole table, so it is not
+// for the usual end of a PD. quiesce is that of [Region.Deregister].
 func (pd *PD) Clear(quiesce func()) {
 	t := pd.table
 	t.mu.Lock()

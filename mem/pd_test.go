@@ -72,11 +72,14 @@ func TestLimits(t *testing.T) {
 	mustRegion(t, pd, 1, 0, fullMR)
 
 	def := NewTable(nil, Limits{}).Limits()
-	if want := (Limits{DefaultMaxPD, DefaultMaxRegions, DefaultMaxWindows, DefaultMaxRegionBytes, DefaultQuarantine}); def != want {
+	if want := (Limits{
+		DefaultMaxPD, DefaultMaxRegions, DefaultMaxWindows, DefaultMaxRegionBytes, DefaultQuarantine,
+	}); def != want {
 		t.Errorf("defaults %+v, want %+v", def, want)
 	}
 	const huge = 1 << 30
-	if l := NewTable(nil, Limits{Regions: huge, Windows: huge, Quarantine: huge}).Limits(); l.Regions+l.Windows+l.Quarantine > maxKeys {
+	if l := NewTable(nil, Limits{Regions: huge, Windows: huge, Quarantine: huge}).
+		Limits(); l.Regions+l.Windows+l.Quarantine > maxKeys {
 		t.Errorf("limits %+v overflow the key space", l)
 	}
 }

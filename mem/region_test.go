@@ -23,19 +23,26 @@ func TestRegister(t *testing.T) {
 		{name: "local only", a: RegionAttr{Bytes: make([]byte, 64), Access: LocalWrite}, iova: 1},
 		{name: "bind only", a: RegionAttr{Bytes: make([]byte, 64), Access: MWBind}, iova: 1},
 		{name: "read only", a: RegionAttr{Bytes: make([]byte, 64), Access: RemoteRead}, iova: 1, rkey: true},
-		{name: "all", a: RegionAttr{Bytes: make([]byte, 64), Access: regionAccess &^ ZeroBased, Persist: persist}, iova: 1, rkey: true},
-		{name: "iova", a: RegionAttr{Bytes: make([]byte, 64), IOVA: 0xDEAD_BEEF_0001, IOVASet: true}, iova: 0xDEAD_BEEF_0001},
+		{name: "all", a: RegionAttr{Bytes: make([]byte, 64), Access: regionAccess &^ ZeroBased, Persist: persist},
+			iova: 1, rkey: true},
+		{name: "iova", a: RegionAttr{Bytes: make([]byte, 64), IOVA: 0xDEAD_BEEF_0001, IOVASet: true},
+			iova: 0xDEAD_BEEF_0001},
 		{name: "iova 0", a: RegionAttr{Bytes: make([]byte, 64), IOVASet: true}},
 		{name: "iova not set is ignored", a: RegionAttr{Bytes: make([]byte, 64), IOVA: 5}, iova: 1},
 		{name: "zero based", a: RegionAttr{Bytes: make([]byte, 64), Access: ZeroBased}},
 		{name: "zero based, iova 0", a: RegionAttr{Bytes: make([]byte, 64), Access: ZeroBased, IOVASet: true}},
-		{name: "zero based, iova", a: RegionAttr{Access: ZeroBased, IOVA: 8, IOVASet: true}, kind: ErrInvalid, arg: "IOVA"},
-		{name: "last address", a: RegionAttr{Bytes: make([]byte, 64), IOVA: math.MaxUint64 - 63, IOVASet: true}, iova: math.MaxUint64 - 63},
-		{name: "wraps", a: RegionAttr{Bytes: make([]byte, 64), IOVA: math.MaxUint64 - 62, IOVASet: true}, kind: ErrInvalid, arg: "IOVA"},
-		{name: "wraps far", a: RegionAttr{Bytes: make([]byte, 64), IOVA: math.MaxUint64, IOVASet: true}, kind: ErrInvalid, arg: "IOVA"},
+		{name: "zero based, iova", a: RegionAttr{Access: ZeroBased, IOVA: 8, IOVASet: true},
+			kind: ErrInvalid, arg: "IOVA"},
+		{name: "last address", a: RegionAttr{Bytes: make([]byte, 64), IOVA: math.MaxUint64 - 63, IOVASet: true},
+			iova: math.MaxUint64 - 63},
+		{name: "wraps", a: RegionAttr{Bytes: make([]byte, 64), IOVA: math.MaxUint64 - 62, IOVASet: true},
+			kind: ErrInvalid, arg: "IOVA"},
+		{name: "wraps far", a: RegionAttr{Bytes: make([]byte, 64), IOVA: math.MaxUint64, IOVASet: true},
+			kind: ErrInvalid, arg: "IOVA"},
 		{name: "empty at the top", a: RegionAttr{IOVA: math.MaxUint64, IOVASet: true}, iova: math.MaxUint64},
 		{name: "remote write without local", a: RegionAttr{Access: RemoteWrite}, kind: ErrInvalid, arg: "Access"},
-		{name: "atomic without local", a: RegionAttr{Access: RemoteAtomic | RemoteRead}, kind: ErrInvalid, arg: "Access"},
+		{name: "atomic without local", a: RegionAttr{Access: RemoteAtomic | RemoteRead},
+			kind: ErrInvalid, arg: "Access"},
 		{name: "unknown flag", a: RegionAttr{Access: 0x400}, kind: ErrInvalid, arg: "Access"},
 		{name: "unknown high flag", a: RegionAttr{Access: 1 << 31}, kind: ErrInvalid, arg: "Access"},
 		{name: "optional flag", a: RegionAttr{Access: LocalWrite | 1<<20}},
@@ -169,7 +176,8 @@ func TestReregister(t *testing.T) {
 	if r.IOVA() != addressOf(r.Bytes()) {
 		t.Errorf("IOVA %#x, want the address", r.IOVA())
 	}
-	wantErr(t, r.Reregister(RegionChange{What: ChangeAccess, RegionAttr: RegionAttr{Access: fullMR | ZeroBased}}, nil), nil, "")
+	wantErr(t, r.Reregister(RegionChange{What: ChangeAccess, RegionAttr: RegionAttr{Access: fullMR | ZeroBased}}, nil),
+		nil, "")
 	check(true)
 	if r.IOVA() != 0 {
 		t.Errorf("IOVA %#x, want 0", r.IOVA())
@@ -195,14 +203,17 @@ func TestReregister(t *testing.T) {
 		{RegionChange{What: ChangePD, PD: mustPD(t, stranger)}, ErrInvalid, "pd"},
 		{RegionChange{What: ChangeAccess, RegionAttr: RegionAttr{Access: RemoteWrite}}, ErrInvalid, "Access"},
 		{RegionChange{What: ChangeAccess, RegionAttr: RegionAttr{Access: 1 << 30}}, ErrInvalid, "Access"},
-		{RegionChange{What: ChangeTranslation, RegionAttr: RegionAttr{Bytes: make([]byte, 8), IOVA: 8, IOVASet: true}}, ErrInvalid, "IOVA"},
+		{RegionChange{What: ChangeTranslation, RegionAttr: RegionAttr{Bytes: make([]byte, 8), IOVA: 8, IOVASet: true}},
+			ErrInvalid, "IOVA"},
 	} {
 		wantErr(t, r.Reregister(bad.c, nil), bad.kind, bad.arg)
 		check(false)
 		wantFault(t, remote(pd, key, 0, 32, allRemote), FaultNone)
 	}
 
-	wantErr(t, r.Reregister(RegionChange{What: ChangeAccess, RegionAttr: RegionAttr{Access: RemoteRead | ZeroBased}}, nil), nil, "")
+	wantErr(t, r.Reregister(RegionChange{
+		What: ChangeAccess, RegionAttr: RegionAttr{Access: RemoteRead | ZeroBased},
+	}, nil), nil, "")
 	check(true)
 	wantErr(t, r.Deregister(nil), nil, "")
 	wantErr(t, r.Reregister(RegionChange{What: ChangeAccess}, nil), ErrDestroyed, "")
@@ -219,11 +230,14 @@ func TestReregisterKeepsKey(t *testing.T) {
 	r := mustRegion(t, pd, 64, 0x1000, LocalWrite)
 	key := ib.RKey(r.LKey())
 	wantFault(t, remote(pd, key, 0x1000, 1, RemoteWrite), FaultAccess)
-	wantErr(t, r.Reregister(RegionChange{What: ChangeAccess, KeepKey: true, RegionAttr: RegionAttr{Access: fullMR}}, nil), nil, "")
+	wantErr(t, r.Reregister(RegionChange{
+		What: ChangeAccess, KeepKey: true, RegionAttr: RegionAttr{Access: fullMR},
+	}, nil), nil, "")
 	v, f := tb.Remote(pd, testQP, key, 0x1000, 64, RemoteWrite)
 	wantFault(t, f, FaultNone)
 	quiesced := 0
-	wantErr(t, r.Reregister(RegionChange{What: ChangePD | ChangeAccess, PD: other, KeepKey: true, RegionAttr: RegionAttr{Access: LocalWrite | RemoteRead}},
+	wantErr(t, r.Reregister(RegionChange{What: ChangePD | ChangeAccess, PD: other, KeepKey: true,
+		RegionAttr: RegionAttr{Access: LocalWrite | RemoteRead}},
 		func() { quiesced++ }), nil, "")
 	if v.Valid() || quiesced == 0 {
 		t.Errorf("a view survives reregistration: %v, quiesced %d times", v.Valid(), quiesced)
@@ -235,7 +249,9 @@ func TestReregisterKeepsKey(t *testing.T) {
 		t.Errorf("key %#x, want %#x; %d and %d references", r.RKey(), key, pd.Refs(), other.Refs())
 	}
 	bytes := make([]byte, 64)
-	wantErr(t, r.Reregister(RegionChange{What: ChangeTranslation, KeepKey: true, RegionAttr: RegionAttr{Bytes: bytes}}, nil), ErrInvalid, "KeepKey")
+	wantErr(t, r.Reregister(RegionChange{
+		What: ChangeTranslation, KeepKey: true, RegionAttr: RegionAttr{Bytes: bytes},
+	}, nil), ErrInvalid, "KeepKey")
 	wantFault(t, remote(other, key, 0x1000, 64, RemoteRead), FaultNone)
 	wantErr(t, r.Reregister(RegionChange{What: ChangePD, PD: pd}, nil), nil, "") // without it: another key
 	wantFault(t, remote(pd, key, 0x1000, 1, RemoteRead), FaultKey)

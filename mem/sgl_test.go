@@ -118,7 +118,8 @@ func TestCursorModel(t *testing.T) {
 		c, pos := l.Cursor(), 0
 		for step := range 200 {
 			if c.Pos() != uint64(pos) || c.Left() != uint64(len(flat)-pos) {
-				t.Fatalf("seed %d step %d: at %d, %d left, want %d of %d", seed, step, c.Pos(), c.Left(), pos, len(flat))
+				t.Fatalf("seed %d step %d: at %d, %d left, want %d of %d", seed, step, c.Pos(),
+					c.Left(), pos, len(flat))
 			}
 			n := rng.IntN(60)
 			m := min(n, len(flat)-pos)
@@ -132,7 +133,8 @@ func TestCursorModel(t *testing.T) {
 				}
 			case 1:
 				p := c.Next(n)
-				if len(p) > m || (len(p) == 0) != (m == 0) || !bytes.Equal(p, flat[pos:pos+len(p)]) || cap(p) != len(p) {
+				if len(p) > m || (len(p) == 0) != (m == 0) || !bytes.Equal(p, flat[pos:pos+len(p)]) ||
+					cap(p) != len(p) {
 					t.Fatalf("seed %d step %d: Next(%d) at %d: % x", seed, step, n, pos, p)
 				}
 				pos += len(p)
@@ -174,7 +176,8 @@ func TestCursorModel(t *testing.T) {
 
 func TestCursorZeroValue(t *testing.T) {
 	var c Cursor
-	if c.Left() != 0 || c.Next(5) != nil || !c.Seek(0) || c.Seek(1) || c.CopyIn([]byte{1}) != 0 || c.CopyOut(make([]byte, 1)) != 0 {
+	if c.Left() != 0 || c.Next(5) != nil || !c.Seek(0) || c.Seek(1) || c.CopyIn([]byte{1}) != 0 ||
+		c.CopyOut(make([]byte, 1)) != 0 {
 		t.Error("a zero Cursor is at the end of an empty list")
 	}
 	var l SGL

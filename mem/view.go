@@ -25,9 +25,8 @@ func (v View) Region() *Region {
 	return v.g.mem.region
 }
 
-// Persist makes the bytes durable, for FLUSH to persistence. It returns
-// FaultState if the view was revoked, FaultAccess if the memory cannot persist,
-// or the error of RegionAttr.Persist.
+// Persist makes the bytes durable, for FLUSH to persistence. It returns FaultState if the view was
+// revoked, FaultAccess if the memory cannot persist, or the error of RegionAttr.Persist.
 func (v View) Persist() error {
 	switch {
 	case !v.Valid():

@@ -62,17 +62,21 @@ func TestBindRules(t *testing.T) {
 		{name: "past the end", info: BindInfo{Addr: iova, Length: 4097}, want: FaultBounds, arg: "Length"},
 		{name: "behind", info: BindInfo{Addr: iova + 4096, Length: 1}, want: FaultBounds, arg: "Length"},
 		{name: "wraps", info: BindInfo{Addr: iova, Length: math.MaxUint64}, want: FaultBounds, arg: "Length"},
-		{name: "wraps exactly", info: BindInfo{Addr: iova + 1, Length: math.MaxUint64 - iova}, want: FaultBounds, arg: "Length"},
+		{name: "wraps exactly", info: BindInfo{Addr: iova + 1, Length: math.MaxUint64 - iova},
+			want: FaultBounds, arg: "Length"},
 		{name: "region not bindable", access: LocalWrite | allRemote,
 			info: BindInfo{Addr: iova, Length: 64, Access: RemoteRead}, want: FaultAccess, arg: "Access"},
 		{name: "write without local write", access: MWBind | RemoteRead,
 			info: BindInfo{Addr: iova, Length: 64, Access: RemoteWrite}, want: FaultAccess, arg: "Access"},
 		{name: "atomic without local write", access: MWBind | RemoteRead,
 			info: BindInfo{Addr: iova, Length: 64, Access: RemoteAtomic}, want: FaultAccess, arg: "Access"},
-		{name: "local right", info: BindInfo{Addr: iova, Length: 64, Access: LocalWrite}, want: FaultAccess, arg: "Access"},
+		{name: "local right", info: BindInfo{Addr: iova, Length: 64, Access: LocalWrite},
+			want: FaultAccess, arg: "Access"},
 		{name: "bind right", info: BindInfo{Addr: iova, Length: 64, Access: MWBind}, want: FaultAccess, arg: "Access"},
-		{name: "unknown right", info: BindInfo{Addr: iova, Length: 64, Access: 1 << 15}, want: FaultAccess, arg: "Access"},
-		{name: "flush beyond the region", info: BindInfo{Addr: iova, Length: 64, Access: FlushGlobal}, want: FaultAccess, arg: "Access"},
+		{name: "unknown right", info: BindInfo{Addr: iova, Length: 64, Access: 1 << 15},
+			want: FaultAccess, arg: "Access"},
+		{name: "flush beyond the region", info: BindInfo{Addr: iova, Length: 64, Access: FlushGlobal},
+			want: FaultAccess, arg: "Access"},
 	} {
 		for _, kind := range allTypes {
 			t.Run(fmt.Sprint(tt.name, " ", kind), func(t *testing.T) {
@@ -227,7 +231,8 @@ func TestWindowRange(t *testing.T) {
 				if f != FaultNone {
 					continue
 				}
-				if off := tt.va - first + 0x100; &v.Bytes[0] != &r.Bytes()[off] || len(v.Bytes) != int(tt.n) || cap(v.Bytes) != int(tt.n) {
+				if off := tt.va - first + 0x100; &v.Bytes[0] != &r.Bytes()[off] ||
+					len(v.Bytes) != int(tt.n) || cap(v.Bytes) != int(tt.n) {
 					t.Errorf("%v: wrong bytes for %#x+%d", kind, tt.va, tt.n)
 				}
 			}
@@ -349,7 +354,8 @@ func TestInvalidate(t *testing.T) {
 			wantFault(t, inv(pd, testQP, key), FaultState)
 			// Free again: bound anew, on another QP, the old key is dead.
 			again := NextRKey(key)
-			wantFault(t, tb.BindWR(pd, otherQP, w, again, BindInfo{Region: r, Addr: 8, Length: 8, Access: RemoteRead}), FaultNone)
+			wantFault(t, tb.BindWR(pd, otherQP, w, again, BindInfo{Region: r, Addr: 8, Length: 8, Access: RemoteRead}),
+				FaultNone)
 			_, f = tb.Remote(pd, otherQP, key, 8, 8, RemoteRead)
 			wantFault(t, f, FaultKey)
 			_, f = tb.Remote(pd, otherQP, again, 8, 8, RemoteRead)

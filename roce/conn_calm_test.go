@@ -49,7 +49,8 @@ func TestNobodyWaits(t *testing.T) {
 		for range 256 {
 			start()
 		}
-		require.LessOrEqual(t, acks(c)-before, uint64(256/4), "two for a window, which is small where little is in flight")
+		require.LessOrEqual(t, acks(c)-before, uint64(256/4),
+			"two for a window, which is small where little is in flight")
 		time.Sleep(2 * time.Millisecond)
 		require.Zero(t, c.Stats().InProgress)
 		require.Zero(t, c.d.Counters().LossProbes, "no sign of a loss")

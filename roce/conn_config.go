@@ -102,7 +102,8 @@ func (c *ConnConfig) check(op string) error {
 		}
 	}
 	if n := int64(d.RecvDepth) * int64(d.RecvBytes); n > MaxConnRecvBytes {
-		return argError(op, "RecvDepth", fmt.Sprintf("%d times RecvBytes %d is %d bytes, at most %d", d.RecvDepth, d.RecvBytes, n, MaxConnRecvBytes))
+		return argError(op, "RecvDepth",
+			fmt.Sprintf("%d times RecvBytes %d is %d bytes, at most %d", d.RecvDepth, d.RecvBytes, n, MaxConnRecvBytes))
 	}
 	if d.SilenceTimeout > rdmacm.MaxSilenceTimeout {
 		return argError(op, "SilenceTimeout", fmt.Sprintf("%v, at most %v", d.SilenceTimeout, rdmacm.MaxSilenceTimeout))

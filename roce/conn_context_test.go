@@ -37,7 +37,8 @@ func TestContextOver(t *testing.T) {
 	require.NoError(t, err)
 	e := rocetest.NewEnd(t, ds[0], 64, verbs.QPInitAttr{})
 	dialer := Dialer{ConnConfig: ConnConfig{Device: ds[0]}}
-	require.NoError(t, c.qp.PostSend(&verbs.SendWR{ID: 7, Opcode: verbs.WRWrite, Flags: verbs.SendSignaled})) // for Completion
+	// For Completion.
+	require.NoError(t, c.qp.PostSend(&verbs.SendWR{ID: 7, Opcode: verbs.WRWrite, Flags: verbs.SendSignaled}))
 	two := func(_ any, err error) error { return err }
 	short, long := make([]byte, 100), make([]byte, 1<<20)
 	for {
@@ -52,36 +53,38 @@ func TestContextOver(t *testing.T) {
 	sentBefore, regions := sent(), ds[0].MemCounts()
 	_, buffers := c.pool.Stats()
 	for name, call := range map[string]func(ctx context.Context) error{
-		"send":            func(ctx context.Context) error { return c.Send(ctx, short) },
-		"send, pooled":    func(ctx context.Context) error { return c.Send(ctx, long) },
-		"send imm":        func(ctx context.Context) error { return c.SendImm(ctx, short, 1) },
-		"write":           func(ctx context.Context) error { return c.Write(ctx, short, remote) },
-		"write, pooled":   func(ctx context.Context) error { return c.Write(ctx, long, remote) },
-		"write nothing":   func(ctx context.Context) error { return c.Write(ctx, nil, remote) },
-		"read":            func(ctx context.Context) error { return c.Read(ctx, long, remote) },
-		"read nothing":    func(ctx context.Context) error { return c.Read(ctx, nil, remote) },
-		"fetch and add":   func(ctx context.Context) error { return two(c.FetchAdd(ctx, remote, 1)) },
-		"compare, swap":   func(ctx context.Context) error { return two(c.CompareSwap(ctx, remote, 1, 2)) },
-		"start":           func(ctx context.Context) error { return two(c.Start(ctx, verbs.SendWR{})) },
-		"start send":      func(ctx context.Context) error { return two(c.StartSend(ctx, mr.SGE(0, 1))) },
-		"start write":     func(ctx context.Context) error { return two(c.StartWrite(ctx, remote, mr.SGE(0, 1))) },
-		"start write imm": func(ctx context.Context) error { return two(c.StartWriteImm(ctx, remote, 1, mr.SGE(0, 1))) },
-		"start read":      func(ctx context.Context) error { return two(c.StartRead(ctx, remote, mr.SGE(0, 1))) },
-		"share":           func(ctx context.Context) error { return two(c.Share(ctx, short, RemoteRead)) },
-		"shared":          func(ctx context.Context) error { return two(c.Shared(ctx)) },
-		"recv":            func(ctx context.Context) error { return two(c.Recv(ctx, short)) },
-		"recv message":    func(ctx context.Context) error { return two(c.RecvMsg(ctx)) },
-		"completion":      func(ctx context.Context) error { return two(c.Completion(ctx)) },
-		"wait":            func(ctx context.Context) error { return c.Wait(ctx) },
-		"shared memory":   func(ctx context.Context) error { return SharedMemory(short, RemoteRead)(ctx, c) },
-		"dial":            func(ctx context.Context) error { return two(dialer.Dial(ctx, l.Addr().String())) },
-		"dial address":    func(ctx context.Context) error { return two(dialer.DialAddr(ctx, l.Addr())) },
-		"accept":          func(ctx context.Context) error { return two(l.Accept(ctx)) },
-		"serve":           func(ctx context.Context) error { return shut.Serve(ctx, SharedMemory(short, RemoteRead)) },
-		"CQ":              func(ctx context.Context) error { return two(e.CQ.Wait(ctx, make([]verbs.WC, 1))) },
-		"channel":         func(ctx context.Context) error { return two(channel.Get(ctx)) },
-		"event channel":   func(ctx context.Context) error { return two(events.Get(ctx)) },
-		"async event":     func(ctx context.Context) error { return two(ds[0].AsyncEvent(ctx)) },
+		"send":          func(ctx context.Context) error { return c.Send(ctx, short) },
+		"send, pooled":  func(ctx context.Context) error { return c.Send(ctx, long) },
+		"send imm":      func(ctx context.Context) error { return c.SendImm(ctx, short, 1) },
+		"write":         func(ctx context.Context) error { return c.Write(ctx, short, remote) },
+		"write, pooled": func(ctx context.Context) error { return c.Write(ctx, long, remote) },
+		"write nothing": func(ctx context.Context) error { return c.Write(ctx, nil, remote) },
+		"read":          func(ctx context.Context) error { return c.Read(ctx, long, remote) },
+		"read nothing":  func(ctx context.Context) error { return c.Read(ctx, nil, remote) },
+		"fetch and add": func(ctx context.Context) error { return two(c.FetchAdd(ctx, remote, 1)) },
+		"compare, swap": func(ctx context.Context) error { return two(c.CompareSwap(ctx, remote, 1, 2)) },
+		"start":         func(ctx context.Context) error { return two(c.Start(ctx, verbs.SendWR{})) },
+		"start send":    func(ctx context.Context) error { return two(c.StartSend(ctx, mr.SGE(0, 1))) },
+		"start write":   func(ctx context.Context) error { return two(c.StartWrite(ctx, remote, mr.SGE(0, 1))) },
+		"start write imm": func(ctx context.Context) error {
+			return two(c.StartWriteImm(ctx, remote, 1, mr.SGE(0, 1)))
+		},
+		"start read":    func(ctx context.Context) error { return two(c.StartRead(ctx, remote, mr.SGE(0, 1))) },
+		"share":         func(ctx context.Context) error { return two(c.Share(ctx, short, RemoteRead)) },
+		"shared":        func(ctx context.Context) error { return two(c.Shared(ctx)) },
+		"recv":          func(ctx context.Context) error { return two(c.Recv(ctx, short)) },
+		"recv message":  func(ctx context.Context) error { return two(c.RecvMsg(ctx)) },
+		"completion":    func(ctx context.Context) error { return two(c.Completion(ctx)) },
+		"wait":          func(ctx context.Context) error { return c.Wait(ctx) },
+		"shared memory": func(ctx context.Context) error { return SharedMemory(short, RemoteRead)(ctx, c) },
+		"dial":          func(ctx context.Context) error { return two(dialer.Dial(ctx, l.Addr().String())) },
+		"dial address":  func(ctx context.Context) error { return two(dialer.DialAddr(ctx, l.Addr())) },
+		"accept":        func(ctx context.Context) error { return two(l.Accept(ctx)) },
+		"serve":         func(ctx context.Context) error { return shut.Serve(ctx, SharedMemory(short, RemoteRead)) },
+		"CQ":            func(ctx context.Context) error { return two(e.CQ.Wait(ctx, make([]verbs.WC, 1))) },
+		"channel":       func(ctx context.Context) error { return two(channel.Get(ctx)) },
+		"event channel": func(ctx context.Context) error { return two(events.Get(ctx)) },
+		"async event":   func(ctx context.Context) error { return two(ds[0].AsyncEvent(ctx)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := call(over)

@@ -34,7 +34,8 @@ func TestConnDeviceFails(t *testing.T) {
 		"send":       func() error { return c.Send(ctx, []byte("are you there?")) },
 		"accept":     func() error { _, err := l.Accept(ctx); return err },
 		"dial": func() error {
-			_, err := (&Dialer{ConnConfig: ConnConfig{Device: d}}).DialAddr(ctx, netip.AddrPortFrom(rocetest.Silent(t), 7))
+			_, err := (&Dialer{ConnConfig: ConnConfig{Device: d}}).DialAddr(ctx,
+				netip.AddrPortFrom(rocetest.Silent(t), 7))
 			return err
 		},
 	}

@@ -48,7 +48,8 @@ func TestDeadlinePassed(t *testing.T) {
 		require.NoError(t, s.SetWriteDeadline(past))
 		for _, err := range []error{
 			s.Send(ctx, buf), s.Write(ctx, nil, RemoteMemory{}), s.Read(ctx, nil, RemoteMemory{}),
-			second(s.FetchAdd(ctx, RemoteMemory{Len: 8}, 1)), second(s.StartSend(ctx)), second(s.Share(ctx, buf, RemoteRead)), second(s.Completion(ctx)),
+			second(s.FetchAdd(ctx, RemoteMemory{Len: 8}, 1)), second(s.StartSend(ctx)),
+			second(s.Share(ctx, buf, RemoteRead)), second(s.Completion(ctx)),
 		} {
 			requireTimeout(t, err)
 			require.NotErrorIs(t, err, ErrMaybeDone, "nothing was sent")

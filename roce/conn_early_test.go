@@ -21,7 +21,8 @@ func TestFirstMessageFindsReceives(t *testing.T) {
 		for i := range ds {
 			l, err := net.Link(rocetest.SimAddr(i + 1))
 			require.NoError(t, err)
-			ds[i] = rocetest.OpenDevice(t, verbs.Config{Link: l, WrapLink: rocetest.FilterMADs(func(a mad.Attribute) bool { return a == mad.AttrRTU })})
+			ds[i] = rocetest.OpenDevice(t, verbs.Config{Link: l,
+				WrapLink: rocetest.FilterMADs(func(a mad.Attribute) bool { return a == mad.AttrRTU })})
 		}
 		param := rdmacm.DefaultConnParam()
 		param.RNRRetryCount = 0

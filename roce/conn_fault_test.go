@@ -101,14 +101,15 @@ func TestHandshakeCutShort(t *testing.T) {
 				for i := range ds {
 					l, err := f.Link(rocetest.SimAddr(i + 1))
 					require.NoError(t, err)
-					ds[i] = rocetest.OpenDevice(t, verbs.Config{Link: l, Rand: f.Rand(), WrapLink: func(l link.Link) (link.Link, error) {
-						return &mortal{l, &dead, func(a mad.Attribute) {
-							if a == step {
-								reached.Store(true)
-								cut()
-							}
-						}}, nil
-					}})
+					ds[i] = rocetest.OpenDevice(t,
+						verbs.Config{Link: l, Rand: f.Rand(), WrapLink: func(l link.Link) (link.Link, error) {
+							return &mortal{l, &dead, func(a mad.Attribute) {
+								if a == step {
+									reached.Store(true)
+									cut()
+								}
+							}}, nil
+						}})
 				}
 				l := listenOn(t, ds[1], ListenConfig{})
 				served := make(chan struct{})
@@ -208,9 +209,8 @@ func TestCMDeterministic(t *testing.T) {
 	require.Equal(t, run(), run())
 }
 
-// What is no message of the communication manager is dropped, counted, and not
-// answered; what is one, but about nothing, is answered where the other side
-// waits for it.
+// What is no message of the communication manager is dropped, counted, and not answered; what is
+// one, but about nothing, is answered where the other side waits for it.
 func TestGSIUnknownClasses(t *testing.T) {
 	ctx := rocetest.Context(t)
 	ds := rocetest.SimDevices(t, sim.New(sim.Config{Seed: 1}), 2)
@@ -227,7 +227,8 @@ func TestGSIUnknownClasses(t *testing.T) {
 		h.Put(&b)
 		copy(c.Buf, b[:])
 		require.NoError(t, c.QP.PostSend(&verbs.SendWR{
-			Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: []verbs.SGE{c.MR.SGE(0, len(b))}, AH: ah, RemoteQPN: 1, RemoteQKey: 0x80010000,
+			Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: []verbs.SGE{c.MR.SGE(0, len(b))}, AH: ah,
+			RemoteQPN: 1, RemoteQKey: 0x80010000,
 		}))
 		c.Wait(t, ctx)
 		rocetest.Fabric(ds[0]).RunFor(1e6)
@@ -259,8 +260,7 @@ func TestGSIUnknownClasses(t *testing.T) {
 	require.ErrorAs(t, err, &oe, "the application has taken QP 1")
 }
 
-// Connections are closed while others work on them: no panic, no hang, typed
-// errors.
+// Connections are closed while others work on them: no panic, no hang, typed errors.
 func TestConnCloseRaces(t *testing.T) {
 	ctx := rocetest.Context(t)
 	ds := openDevices(t, 2, verbs.Config{})
@@ -272,7 +272,8 @@ func TestConnCloseRaces(t *testing.T) {
 		var wg sync.WaitGroup
 		ok := func(err error) {
 			var se *StatusError
-			if err != nil && err != io.EOF && !errors.Is(err, net.ErrClosed) && !errors.Is(err, ErrPeerClosed) && !errors.Is(err, ErrPeerGone) && !errors.As(err, &se) {
+			if err != nil && err != io.EOF && !errors.Is(err, net.ErrClosed) &&
+				!errors.Is(err, ErrPeerClosed) && !errors.Is(err, ErrPeerGone) && !errors.As(err, &se) {
 				t.Errorf("%v", err)
 			}
 		}

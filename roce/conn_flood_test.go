@@ -31,9 +31,8 @@ func heapBytes() int {
 	return int(m.HeapAlloc)
 }
 
-// floodBytes is what a flood can make a device hold: the connections of a listener
-// that are half-open, one more that is being accepted, and the agent's own
-// records.
+// floodBytes is what a flood can make a device hold: the connections of a listener that are
+// half-open, one more that is being accepted, and the agent's own records.
 const floodBytes = 64<<20 + 2<<20 + cm.FloodBytes
 
 // A flood of requests, from as many addresses or from one, makes a listener hold no

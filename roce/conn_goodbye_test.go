@@ -71,8 +71,9 @@ func TestCloseSaysWhatMayBeLost(t *testing.T) {
 		after  time.Duration
 		is     error
 	}{
-		"30 s":           {func(*Conn) {}, 30 * time.Second, os.ErrDeadlineExceeded},
-		"write deadline": {func(c *Conn) { _ = c.SetWriteDeadline(time.Now().Add(2 * time.Second)) }, 2 * time.Second, os.ErrDeadlineExceeded},
+		"30 s": {func(*Conn) {}, 30 * time.Second, os.ErrDeadlineExceeded},
+		"write deadline": {func(c *Conn) { _ = c.SetWriteDeadline(time.Now().Add(2 * time.Second)) },
+			2 * time.Second, os.ErrDeadlineExceeded},
 		"hurry": {func(c *Conn) {
 			go func() { time.Sleep(3 * time.Second); _ = c.close(0) }()
 		}, 3 * time.Second, ErrClosed},
@@ -181,7 +182,9 @@ func TestPeerEndsEarly(t *testing.T) {
 // A READ has nothing for the peer: to give it up is no reason for an error there. Nor is a probe of
 // an idle connection.
 func TestPeerEndsWithRead(t *testing.T) {
-	sim.Test(t, sim.Config{Seed: 1, Up: sim.Pipe{Latency: 50 * time.Millisecond}}, func(t *testing.T, network *sim.Fabric) {
+	sim.Test(t, sim.Config{
+		Seed: 1, Up: sim.Pipe{Latency: 50 * time.Millisecond},
+	}, func(t *testing.T, network *sim.Fabric) {
 		ds := rocetest.SimDevices(t, network, 2)
 		c, s := connPair(t, ds[0], ds[1], ConnConfig{})
 		shared, err := s.Register(make([]byte, 100), RemoteRead)

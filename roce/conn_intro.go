@@ -70,7 +70,8 @@ type MessageTooLongError struct {
 }
 
 func (e *MessageTooLongError) Error() string {
-	return fmt.Sprintf("a message of %d bytes, and the peer takes at most %d (RecvBytes of its ConnConfig)", e.Bytes, e.Max)
+	return fmt.Sprintf("a message of %d bytes, and the peer takes at most %d (RecvBytes of its ConnConfig)",
+		e.Bytes, e.Max)
 }
 
 // Is makes it match ErrMessageTooLong.

@@ -52,11 +52,12 @@ func TestMaxMessage(t *testing.T) {
 			ctx := rocetest.Context(t)
 			said := bytes.Repeat([]byte{7}, private)
 			var seen []byte
-			l := listenOn(t, b, ListenConfig{ConnConfig: ConnConfig{RecvBytes: 300}, Handshake: func(r *ConnRequest) error {
-				seen = r.PrivateData
-				r.Param.PrivateData = []byte("come in")
-				return nil
-			}})
+			l := listenOn(t, b,
+				ListenConfig{ConnConfig: ConnConfig{RecvBytes: 300}, Handshake: func(r *ConnRequest) error {
+					seen = r.PrivateData
+					r.Param.PrivateData = []byte("come in")
+					return nil
+				}})
 			param := rdmacm.DefaultConnParam()
 			param.PrivateData = said
 			d := Dialer{ConnConfig: ConnConfig{Device: a, RecvBytes: 1000, Param: &param}}

@@ -40,7 +40,8 @@ func (c *Conn) probe() {
 	}
 	if c.posted == c.loose { // otherwise the outstanding requests are probe enough
 		c.nextOp++
-		wr := verbs.SendWR{ID: connOp | c.nextOp&(connOp-1), Opcode: verbs.WRWrite, Flags: verbs.SendSignaled | verbs.SendInline, Inline: []byte{}}
+		wr := verbs.SendWR{ID: connOp | c.nextOp&(connOp-1), Opcode: verbs.WRWrite,
+			Flags: verbs.SendSignaled | verbs.SendInline, Inline: []byte{}}
 		if c.qp.PostSend(&wr) == nil { // on failure the application's own requests fill the queue
 			c.posted++
 			c.ops[wr.ID] = &Pending{c: c, posted: 1 + c.loose}

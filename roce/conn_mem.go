@@ -16,7 +16,8 @@ func (c *Conn) StartWrite(ctx context.Context, remote RemoteMemory, local ...ver
 
 // StartWriteImm is StartWrite followed by an empty message with an immediate value, which notifies
 // the peer.
-func (c *Conn) StartWriteImm(ctx context.Context, remote RemoteMemory, imm uint32, local ...verbs.SGE) (*Pending, error) {
+func (c *Conn) StartWriteImm(ctx context.Context, remote RemoteMemory, imm uint32,
+	local ...verbs.SGE) (*Pending, error) {
 	return c.startMem(ctx, "start write", verbs.SendWR{Opcode: verbs.WRWriteImm, SGList: local, Imm: imm}, remote)
 }
 
@@ -49,7 +50,8 @@ func checkAligned(op, arg string, wr *verbs.SendWR) error {
 	switch wr.Opcode {
 	case verbs.WRFetchAdd, verbs.WRCompareSwap, verbs.WRAtomicWrite:
 		if wr.RemoteAddr%8 != 0 {
-			return argError(op, arg, fmt.Sprintf("%#x is not a multiple of 8, as atomic operations want it", wr.RemoteAddr))
+			return argError(op, arg,
+				fmt.Sprintf("%#x is not a multiple of 8, as atomic operations want it", wr.RemoteAddr))
 		}
 	}
 	return nil
@@ -160,7 +162,8 @@ func (c *Conn) FetchAdd(ctx context.Context, remote RemoteMemory, delta uint64) 
 // CompareSwap replaces the 8 bytes at the start of remote by swap if they hold
 // compare, and returns what they held. See FetchAdd.
 func (c *Conn) CompareSwap(ctx context.Context, remote RemoteMemory, compare, swap uint64) (uint64, error) {
-	return c.atomic(ctx, "compare and swap", remote, verbs.SendWR{Opcode: verbs.WRCompareSwap, CompareAdd: compare, Swap: swap})
+	return c.atomic(ctx, "compare and swap", remote,
+		verbs.SendWR{Opcode: verbs.WRCompareSwap, CompareAdd: compare, Swap: swap})
 }
 
 func (c *Conn) atomic(ctx context.Context, op string, remote RemoteMemory, wr verbs.SendWR) (uint64, error) {

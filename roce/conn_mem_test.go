@@ -33,7 +33,9 @@ func TestStartBeyondRemoteMemory(t *testing.T) {
 		"write imm": func(m RemoteMemory, l ...verbs.SGE) (*Pending, error) { return c.StartWriteImm(ctx, m, 1, l...) },
 		"read":      func(m RemoteMemory, l ...verbs.SGE) (*Pending, error) { return c.StartRead(ctx, m, l...) },
 	} {
-		for _, local := range [][]verbs.SGE{{mr.SGE(0, 100)}, {mr.SGE(0, 11)}, {mr.SGE(0, 5), mr.SGE(5, 6)}, {{Length: 1<<32 - 1}, {Length: 2}}} {
+		for _, local := range [][]verbs.SGE{{mr.SGE(0, 100)}, {mr.SGE(0, 11)}, {mr.SGE(0, 5), mr.SGE(5, 6)}, {
+			{Length: 1<<32 - 1}, {Length: 2},
+		}} {
 			_, err := start(remote.Slice(0, 10), local...)
 			var arg *ArgError
 			require.ErrorAs(t, err, &arg, name)
@@ -61,7 +63,9 @@ func TestAtomicNotAligned(t *testing.T) {
 		"fetch and add":    func(m RemoteMemory) error { _, err := c.FetchAdd(ctx, m, 1); return err },
 		"compare and swap": func(m RemoteMemory) error { _, err := c.CompareSwap(ctx, m, 1, 2); return err },
 		"start": func(m RemoteMemory) error {
-			_, err := c.Start(ctx, verbs.SendWR{Opcode: verbs.WRFetchAdd, SGList: []verbs.SGE{mr.SGE(0, 8)}, RemoteAddr: m.Addr, RKey: m.RKey})
+			_, err := c.Start(ctx, verbs.SendWR{
+				Opcode: verbs.WRFetchAdd, SGList: []verbs.SGE{mr.SGE(0, 8)}, RemoteAddr: m.Addr, RKey: m.RKey,
+			})
 			return err
 		},
 	} {

@@ -34,7 +34,8 @@ func (c *Conn) copyOut(ctx context.Context, b []byte, wr verbs.SendWR) error {
 		return err
 	}
 	if len(b) > verbs.MaxPoolBuf {
-		return argError("send", "b", fmt.Sprintf("%d bytes; without registered memory at most %d", len(b), verbs.MaxPoolBuf))
+		return argError("send", "b",
+			fmt.Sprintf("%d bytes; without registered memory at most %d", len(b), verbs.MaxPoolBuf))
 	}
 	p, err := c.startCopy(ctx, b, wr)
 	if err != nil {

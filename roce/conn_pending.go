@@ -61,7 +61,8 @@ func (p *Pending) wait(ctx context.Context) error {
 	if p.c == nil {
 		return access.ErrZero
 	}
-	if err := p.c.wait(ctx, forOperation, func() bool { p.tell(); return p.done }); err != nil && !(err == verbs.ErrClosed && p.carriedOut()) {
+	if err := p.c.wait(ctx, forOperation, func() bool { p.tell(); return p.done }); err != nil &&
+		!(err == verbs.ErrClosed && p.carriedOut()) {
 		return maybeDone(err)
 	}
 	if err := verbs.WCError(&p.wc); err != nil {
@@ -133,7 +134,8 @@ func (c *Conn) startPending(ctx context.Context, wrs []verbs.SendWR, p *Pending)
 	var err error
 	posted := 0
 	werr := c.wait(ctx, forOperation, func() bool {
-		if c.closed || c.flushed || posted == 0 && c.posted+len(wrs) > c.cfg.SendDepth || c.outOfTime(ctx, forOperation) != nil {
+		if c.closed || c.flushed || posted == 0 && c.posted+len(wrs) > c.cfg.SendDepth ||
+			c.outOfTime(ctx, forOperation) != nil {
 			return false
 		}
 		if posted == 0 {
@@ -203,7 +205,8 @@ func (c *Conn) post(wrs []verbs.SendWR) (int, error) {
 // share a datagram. The peer's [Message.Len] is 0.
 func (c *Conn) Start(ctx context.Context, wrs ...verbs.SendWR) (*Pending, error) {
 	if len(wrs) == 0 || c.s != nil && len(wrs) > c.cfg.SendDepth {
-		return nil, c.opError("start", argError("start", "wrs", fmt.Sprintf("%d requests, not 1 to SendDepth, %d", len(wrs), c.cfg.SendDepth)))
+		return nil, c.opError("start",
+			argError("start", "wrs", fmt.Sprintf("%d requests, not 1 to SendDepth, %d", len(wrs), c.cfg.SendDepth)))
 	}
 	for i := range wrs {
 		wr := &wrs[i]

@@ -24,7 +24,8 @@ func (c *Conn) Share(ctx context.Context, buf []byte, access verbs.Access) (*ver
 		return nil, c.opError("share", err)
 	}
 	if n := uint64(len(buf)); n > math.MaxUint32 {
-		return nil, c.opError("share", argError("share", "buf", fmt.Sprintf("%d bytes, and a RemoteMemory names at most %d: share it in parts", n, uint32(math.MaxUint32))))
+		return nil, c.opError("share", argError("share", "buf",
+			fmt.Sprintf("%d bytes, and a RemoteMemory names at most %d: share it in parts", n, uint32(math.MaxUint32))))
 	}
 	mr, err := c.Register(buf, access|verbs.LocalWrite)
 	if err != nil {
@@ -53,7 +54,8 @@ func (c *Conn) Shared(ctx context.Context) (RemoteMemory, error) {
 	}
 	defer m.Release()
 	if m.Len() != RemoteMemoryBytes || m.Written {
-		return r, c.opError("shared", argError("shared", "message", fmt.Sprintf("%d bytes; a RemoteMemory has %d", m.Len(), RemoteMemoryBytes)))
+		return r, c.opError("shared",
+			argError("shared", "message", fmt.Sprintf("%d bytes; a RemoteMemory has %d", m.Len(), RemoteMemoryBytes)))
 	}
 	return r, r.UnmarshalBinary(m.Bytes())
 }

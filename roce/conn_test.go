@@ -42,7 +42,8 @@ var places = []struct {
 		return rocetest.SimDevices(t, sim.New(sim.Config{Seed: 1}), n)
 	}},
 	{"lossy sim", func(t testing.TB, n int) []*verbs.Device {
-		return rocetest.SimDevices(t, sim.New(sim.Config{Seed: 2, Faults: sim.Faults{Loss: 0.05, Duplicate: 0.05, Reorder: 0.05}}), n)
+		return rocetest.SimDevices(t,
+			sim.New(sim.Config{Seed: 2, Faults: sim.Faults{Loss: 0.05, Duplicate: 0.05, Reorder: 0.05}}), n)
 	}},
 	{"udp, 3 shards", func(t testing.TB, n int) []*verbs.Device {
 		return notFirst(openDevices(t, n, verbs.Config{Shards: 3}))
@@ -299,7 +300,9 @@ func TestConnAsync(t *testing.T) {
 		require.Equal(t, local, target)
 
 		// A work request of the application's own, on the queue pair.
-		require.NoError(t, c.QP().PostSend(&verbs.SendWR{ID: 99, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: []verbs.SGE{lm.SGE(0, 3)}}))
+		require.NoError(t, c.QP().PostSend(&verbs.SendWR{
+			ID: 99, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: []verbs.SGE{lm.SGE(0, 3)},
+		}))
 		wc, err := c.Completion(ctx)
 		require.NoError(t, err)
 		require.EqualValues(t, 99, wc.ID)

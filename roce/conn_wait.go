@@ -122,8 +122,7 @@ func (c *Conn) taken() (int, error) { return c.cqWait.Take(c.wcs), nil }
 // beforeWait is for a caller that waits if there is nothing.
 func (c *Conn) beforeWait() (int, error) { return c.cqWait.Look(c.wcs) }
 
-// drain takes in all completions and reports whether there were any. c.mu is
-// held.
+// drain takes in all completions and reports whether there were any. c.mu is held.
 func (c *Conn) drain(look func() (int, error)) bool {
 	any := c.drainCQ(look)
 	for e := c.ch.Poll(); e != nil; e = c.ch.Poll() {

@@ -154,7 +154,8 @@ func (d *Dialer) dial(ctx context.Context, to netip.AddrPort, param *rdmacm.Conn
 }
 
 // connectID connects and waits for the outcome, on a channel that becomes the ID's.
-func connectID(ctx context.Context, id *rdmacm.ID, param *rdmacm.ConnParam, ch *rdmacm.EventChannel) (*rdmacm.Event, error) {
+func connectID(ctx context.Context, id *rdmacm.ID, param *rdmacm.ConnParam,
+	ch *rdmacm.EventChannel) (*rdmacm.Event, error) {
 	if err := id.Migrate(ch); err != nil {
 		return nil, err
 	}

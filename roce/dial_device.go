@@ -69,13 +69,15 @@ func init() { everyaddr.DeviceAt = deviceAt }
 func openDefault(addrs []netip.Addr, fits func(d *defaultDevice) bool) (*verbs.Device, error) {
 	defaults.mu.Lock()
 	defer defaults.mu.Unlock()
-	defaults.devs = slices.DeleteFunc(defaults.devs, func(d defaultDevice) bool { return access.Shard(d.Device).Closed() })
+	defaults.devs = slices.DeleteFunc(defaults.devs,
+		func(d defaultDevice) bool { return access.Shard(d.Device).Closed() })
 	cfg := DefaultDeviceConfig
 	switch {
 	case cfg.Link != nil:
 		return nil, argError("open", "DefaultDeviceConfig.Link", "is set: give Dial or Listen a device with it instead")
 	case cfg.Addrs != nil:
-		return nil, argError("open", "DefaultDeviceConfig.Addrs", "is set: the address is that of the connection or listener")
+		return nil,
+			argError("open", "DefaultDeviceConfig.Addrs", "is set: the address is that of the connection or listener")
 	}
 	for i := range defaults.devs {
 		if d := &defaults.devs[i]; fits(d) {

@@ -42,7 +42,8 @@ func TestDefaultDeviceConfig(t *testing.T) {
 	defer func(c verbs.Config) { DefaultDeviceConfig = c }(DefaultDeviceConfig)
 	addr := rocetest.Loopback4()
 	var log lockedBuffer
-	DefaultDeviceConfig = verbs.Config{Logger: slog.New(slog.NewTextHandler(&log, nil)), Spin: -1 * time.Nanosecond, Shards: 1}
+	DefaultDeviceConfig = verbs.Config{Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Spin: -1 * time.Nanosecond, Shards: 1}
 	l, err := Listen(t.Context(), net.JoinHostPort(addr.String(), "0"))
 	require.NoError(t, err)
 	require.Contains(t, log.String(), addr.String(), "the device is logged")

@@ -21,7 +21,8 @@ func TestCMDatagramsWithoutBufferAreCounted(t *testing.T) {
 	s := access.Shard(ds[1])
 	require.NoError(t, s.Command(func(now int64) error {
 		qp := s.Service().(interface{ QP() *transport.QP }).QP()
-		if err := qp.Modify(now, transport.QPAttr{State: transport.StateReset}, transport.AttrState); err != nil { // takes the buffers away
+		// Takes the buffers away.
+		if err := qp.Modify(now, transport.QPAttr{State: transport.StateReset}, transport.AttrState); err != nil {
 			return err
 		}
 		return s.Service().(interface{ Activate(now int64) error }).Activate(now)

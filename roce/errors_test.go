@@ -22,9 +22,8 @@ import (
 	"github.com/goroce/goroce/internal/netns"
 )
 
-// Whichever package has failed below, an error has the types and kinds of this
-// package, those that package net and the operating system have for the same
-// case, and words that say what to do.
+// Whichever package has failed below, an error has the types and kinds of this package, those that
+// package net and the operating system have for the same case, and words that say what to do.
 func TestErrorVocabulary(t *testing.T) {
 	ctx := rocetest.Context(t)
 	over, cancel := context.WithCancel(ctx)
@@ -47,7 +46,8 @@ func TestErrorVocabulary(t *testing.T) {
 	}
 	taken, err := listen(ds[1], at(2, 7))
 	require.NoError(t, err)
-	strict := ListenConfig{ConnConfig: ConnConfig{Device: ds[1]}, Handshake: func(*ConnRequest) error { return errors.New("no") }}
+	strict := ListenConfig{ConnConfig: ConnConfig{Device: ds[1]},
+		Handshake: func(*ConnRequest) error { return errors.New("no") }}
 	no, err := strict.ListenAddr(at(2, 8))
 	require.NoError(t, err)
 	go func() { _, _ = no.Accept(ctx) }()
@@ -74,7 +74,8 @@ func TestErrorVocabulary(t *testing.T) {
 	status := func(s verbs.WCStatus) func() error {
 		return func() error { return &OpError{Op: "send", Err: verbs.WCError(&verbs.WC{ID: connOp + 1, Status: s})} }
 	}
-	small := simDeviceWith(t, sim.New(sim.Config{}), verbs.Config{MemLimits: mem.Limits{Regions: 2, RegionBytes: 100, PDs: 2, Windows: 1}})
+	small := simDeviceWith(t, sim.New(sim.Config{}),
+		verbs.Config{MemLimits: mem.Limits{Regions: 2, RegionBytes: 100, PDs: 2, Windows: 1}})
 	spd, err := small.AllocPD()
 	require.NoError(t, err)
 
@@ -124,37 +125,51 @@ func TestErrorVocabulary(t *testing.T) {
 			is:   errs{syscall.EADDRNOTAVAIL},
 			text: "roce: open fe80::1%nosuch: no interface nosuch",
 		},
-		"address in use":    {f: func() error { return two(listen(ds[1], at(2, 7))) }, is: errs{ErrAddrInUse, syscall.EADDRINUSE}},
-		"address not local": {f: func() error { return two(listen(ds[1], at(3, 7))) }, is: errs{ErrAddrNotLocal, syscall.EADDRNOTAVAIL}},
-		"no port":           {f: func() error { return two(Dial(ctx, "localhost")) }, text: "missing port"},
+		"address in use": {f: func() error { return two(listen(ds[1], at(2, 7))) },
+			is: errs{ErrAddrInUse, syscall.EADDRINUSE}},
+		"address not local": {f: func() error { return two(listen(ds[1], at(3, 7))) },
+			is: errs{ErrAddrNotLocal, syscall.EADDRNOTAVAIL}},
+		"no port": {f: func() error { return two(Dial(ctx, "localhost")) }, text: "missing port"},
 
 		"retries used up": {
 			f:    status(verbs.WCRetryExcErr),
 			is:   errs{ErrUnreachable, syscall.EHOSTUNREACH, syscall.ETIMEDOUT},
 			text: "the peer did not acknowledge it",
 		},
-		"never ready": {f: status(verbs.WCRNRRetryExcErr), is: errs{syscall.ETIMEDOUT}, not: errs{ErrUnreachable}, text: "no receive posted"},
+		"never ready": {f: status(verbs.WCRNRRetryExcErr), is: errs{syscall.ETIMEDOUT},
+			not: errs{ErrUnreachable}, text: "no receive posted"},
 		"too long for the peer": {
 			f: status(verbs.WCRemoteInvReqErr), not: errs{ErrUnreachable},
 			text: "the message is longer than the receive that it has posted (RecvBytes",
 		},
 
-		"accept, over":   {f: func() error { return two(taken.Accept(over)) }, is: errs{context.Canceled}},
-		"accept, late":   {f: func() error { return two(taken.Accept(late)) }, is: errs{context.DeadlineExceeded, os.ErrDeadlineExceeded}},
-		"wait, over":     {f: func() error { return two(e.CQ.Wait(over, make([]verbs.WC, 1))) }, is: errs{context.Canceled}},
-		"closed device":  {f: func() error { return two(closed.AllocPD()) }, is: errs{ErrClosed, net.ErrClosed, fs.ErrClosed}},
-		"destroyed QP":   {f: func() error { return gone.QP.PostSend(&verbs.SendWR{}) }, is: errs{verbs.ErrDestroyed, ErrClosed, net.ErrClosed}},
-		"destroyed QP 2": {f: func() error { return gone.QP.PostRecv(&verbs.RecvWR{}) }, is: errs{verbs.ErrDestroyed, ErrClosed}},
-		"destroyed QP 3": {f: func() error { return gone.QP.Modify(verbs.QPAttr{}, 0) }, is: errs{verbs.ErrDestroyed, ErrClosed}},
-		"destroyed MR":   {f: func() error { return two(gone.MR.ReadAt(nil, 0)) }, is: errs{verbs.ErrDestroyed, ErrClosed}},
-		"destroyed PD":   {f: func() error { return two(gone.PD.RegisterMR(nil, 0, nil)) }, is: errs{verbs.ErrDestroyed, ErrClosed, net.ErrClosed}},
-		"PD in use":      {f: e.PD.Close, is: errs{ErrBusy, syscall.EBUSY}, not: errs{ErrClosed}, text: "roce: close PD: in use ("},
-		"CQ in use":      {f: e.CQ.Close, is: errs{ErrBusy, syscall.EBUSY}},
-		"MR in use":      {f: mr2.Close, is: errs{ErrBusy, syscall.EBUSY}},
-		"state":          {f: func() error { return e.QP.PostSend(&verbs.SendWR{}) }, is: errs{ErrInvalidState}},
-		"full":           {f: func() error { return srq.PostRecv(&verbs.RecvWR{}) }, is: errs{verbs.ErrQueueFull}},
-		"opcode":         {f: func() error { return ready.QP.PostSend(&verbs.SendWR{Opcode: 200}) }, is: errs{verbs.ErrInvalidOpcode}},
-		"elements":       {f: func() error { return srq.PostRecv(&verbs.RecvWR{SGList: make([]verbs.SGE, 30)}) }, is: errs{verbs.ErrTooManySGE}},
+		"accept, over": {f: func() error { return two(taken.Accept(over)) }, is: errs{context.Canceled}},
+		"accept, late": {f: func() error { return two(taken.Accept(late)) },
+			is: errs{context.DeadlineExceeded, os.ErrDeadlineExceeded}},
+		"wait, over": {f: func() error { return two(e.CQ.Wait(over, make([]verbs.WC, 1))) },
+			is: errs{context.Canceled}},
+		"closed device": {f: func() error { return two(closed.AllocPD()) },
+			is: errs{ErrClosed, net.ErrClosed, fs.ErrClosed}},
+		"destroyed QP": {f: func() error { return gone.QP.PostSend(&verbs.SendWR{}) },
+			is: errs{verbs.ErrDestroyed, ErrClosed, net.ErrClosed}},
+		"destroyed QP 2": {f: func() error { return gone.QP.PostRecv(&verbs.RecvWR{}) },
+			is: errs{verbs.ErrDestroyed, ErrClosed}},
+		"destroyed QP 3": {f: func() error { return gone.QP.Modify(verbs.QPAttr{}, 0) },
+			is: errs{verbs.ErrDestroyed, ErrClosed}},
+		"destroyed MR": {f: func() error { return two(gone.MR.ReadAt(nil, 0)) },
+			is: errs{verbs.ErrDestroyed, ErrClosed}},
+		"destroyed PD": {f: func() error { return two(gone.PD.RegisterMR(nil, 0, nil)) },
+			is: errs{verbs.ErrDestroyed, ErrClosed, net.ErrClosed}},
+		"PD in use": {f: e.PD.Close, is: errs{ErrBusy, syscall.EBUSY}, not: errs{ErrClosed},
+			text: "roce: close PD: in use ("},
+		"CQ in use": {f: e.CQ.Close, is: errs{ErrBusy, syscall.EBUSY}},
+		"MR in use": {f: mr2.Close, is: errs{ErrBusy, syscall.EBUSY}},
+		"state":     {f: func() error { return e.QP.PostSend(&verbs.SendWR{}) }, is: errs{ErrInvalidState}},
+		"full":      {f: func() error { return srq.PostRecv(&verbs.RecvWR{}) }, is: errs{verbs.ErrQueueFull}},
+		"opcode": {f: func() error { return ready.QP.PostSend(&verbs.SendWR{Opcode: 200}) },
+			is: errs{verbs.ErrInvalidOpcode}},
+		"elements": {f: func() error { return srq.PostRecv(&verbs.RecvWR{SGList: make([]verbs.SGE, 30)}) },
+			is: errs{verbs.ErrTooManySGE}},
 		"inline too large": {f: func() error {
 			return ready.QP.PostSend(&verbs.SendWR{Flags: verbs.SendInline, Inline: make([]byte, 9)})
 		}, is: errs{verbs.ErrInlineTooLarge}},
@@ -166,15 +181,20 @@ func TestErrorVocabulary(t *testing.T) {
 			is: errs{ErrMessageTooLong, syscall.EMSGSIZE},
 		},
 		"limit of bytes": {
-			f: func() error { return two(spd.RegisterMR(make([]byte, 101), 0, nil)) }, is: errs{ErrLimit, ErrInvalidAttr}, arg: "Bytes",
-			text: "101 bytes, at most 100",
+			f:  func() error { return two(spd.RegisterMR(make([]byte, 101), 0, nil)) },
+			is: errs{ErrLimit, ErrInvalidAttr}, arg: "Bytes", text: "101 bytes, at most 100",
 		},
-		"attribute":    {f: func() error { return two(ds[0].CreateCQ(-1, nil)) }, is: errs{ErrInvalidAttr, syscall.EINVAL}, arg: "cqe", text: "-1 is not in 1.."},
-		"access":       {f: func() error { return two(e.PD.RegisterMR(nil, 1<<31, nil)) }, is: errs{ErrInvalidAttr}, arg: "Access"},
-		"modify":       {f: func() error { return e.QP.Modify(verbs.QPAttr{State: verbs.StateRTS}, verbs.AttrState) }, is: errs{ErrInvalidAttr}, arg: "qp_state"},
-		"bind":         {f: func() error { return two(mw.Bind(e.PD, mr2, 60, 8, RemoteRead)) }, is: errs{ErrInvalidAttr}, arg: "Length"},
-		"ID state":     {f: func() error { return taken.id.Establish() }, is: errs{ErrInvalidState}},
-		"short binary": {f: func() error { return new(RemoteMemory).UnmarshalBinary(nil) }, is: errs{ErrInvalidAttr}, arg: "b"},
+		"attribute": {f: func() error { return two(ds[0].CreateCQ(-1, nil)) },
+			is: errs{ErrInvalidAttr, syscall.EINVAL}, arg: "cqe", text: "-1 is not in 1.."},
+		"access": {f: func() error { return two(e.PD.RegisterMR(nil, 1<<31, nil)) },
+			is: errs{ErrInvalidAttr}, arg: "Access"},
+		"modify": {f: func() error { return e.QP.Modify(verbs.QPAttr{State: verbs.StateRTS}, verbs.AttrState) },
+			is: errs{ErrInvalidAttr}, arg: "qp_state"},
+		"bind": {f: func() error { return two(mw.Bind(e.PD, mr2, 60, 8, RemoteRead)) },
+			is: errs{ErrInvalidAttr}, arg: "Length"},
+		"ID state": {f: func() error { return taken.id.Establish() }, is: errs{ErrInvalidState}},
+		"short binary": {f: func() error { return new(RemoteMemory).UnmarshalBinary(nil) },
+			is: errs{ErrInvalidAttr}, arg: "b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := c.f()

@@ -37,10 +37,14 @@ func TestOneTypeOfEachError(t *testing.T) {
 		"xdp":          func() error { return two(xdp.Open(xdp.Options{Addrs: nobodys, RxFrames: 3})) },
 		"verbs":        func() error { return two(verbs.Open(verbs.Config{Shards: -1})) },
 		"verbs, below": func() error { return two(d.CreateCQ(-1, nil)) },
-		"verbs, link":  func() error { return two(verbs.Open(verbs.Config{Addrs: nobodys, UDP: udp.Options{RxBuffers: -1}})) },
-		"rdmacm":       func() error { return two(rdmacm.CreateID(nil, rdmacm.PortSpaceTCP)) },
+		"verbs, link": func() error {
+			return two(verbs.Open(verbs.Config{Addrs: nobodys, UDP: udp.Options{RxBuffers: -1}}))
+		},
+		"rdmacm": func() error { return two(rdmacm.CreateID(nil, rdmacm.PortSpaceTCP)) },
 		"roce": func() error {
-			return two((&roce.ListenConfig{ConnConfig: roce.ConnConfig{Device: d}, Backlog: -1}).ListenAddr(netip.AddrPortFrom(rocetest.SimAddr(1), 1)))
+			return two((&roce.ListenConfig{
+				ConnConfig: roce.ConnConfig{Device: d}, Backlog: -1,
+			}).ListenAddr(netip.AddrPortFrom(rocetest.SimAddr(1), 1)))
 		},
 		"rsocket": func() error { return two((&rsocket.ListenConfig{Device: d, Backlog: -1}).ListenAddr(to)) },
 	} {

@@ -114,7 +114,8 @@ func TestPostAfterRestart(t *testing.T) {
 	}}
 	defer tr.CloseIdleConnections()
 	post := func() {
-		r, err := (&http.Client{Transport: tr}).Post("http://"+addr.String()+":"+server.port, "text/plain", strings.NewReader("hello"))
+		r, err := (&http.Client{Transport: tr}).Post("http://"+addr.String()+":"+server.port, "text/plain",
+			strings.NewReader("hello"))
 		require.NoError(t, err)
 		defer r.Body.Close()
 		b, err := io.ReadAll(r.Body)

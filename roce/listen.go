@@ -20,8 +20,7 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// ListenConfig are the options of a listener. The zero value is what [Listen]
-// uses.
+// ListenConfig are the options of a listener. The zero value is what [Listen] uses.
 type ListenConfig struct {
 	ConnConfig
 
@@ -352,7 +351,8 @@ func (l *Listener) admit(e *rdmacm.Event) *Conn {
 		if err := l.cfg.Handshake(&r); err != nil {
 			refuse(e.ID, mad.RejectConsumer, err)
 			l.budget.Give()
-			l.logState(slog.LevelDebug, "roce: request refused", slog.String("remote", r.Remote.String()), slog.Any("error", err))
+			l.logState(slog.LevelDebug, "roce: request refused", slog.String("remote", r.Remote.String()),
+				slog.Any("error", err))
 			return nil
 		}
 	}
@@ -424,7 +424,8 @@ func (l *Listener) close() error {
 		errs = append(errs, c.Close())
 	}
 	pending := slices.Collect(maps.Values(l.pending))
-	slices.SortFunc(pending, func(a, b *Conn) int { return cmp.Compare(a.qp.Num(), b.qp.Num()) }) // an order that a simulation repeats
+	// An order that a simulation repeats.
+	slices.SortFunc(pending, func(a, b *Conn) int { return cmp.Compare(a.qp.Num(), b.qp.Num()) })
 	for _, c := range pending {
 		errs = append(errs, c.Close())
 	}

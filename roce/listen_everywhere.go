@@ -52,7 +52,8 @@ func (l *Listener) openParts(addr netip.AddrPort) (err error) {
 		End: func(p *Listener) { _ = p.Close() }, // its device is closed
 		Failed: func(a netip.Addr, err error) {
 			if log := cmp.Or(l.cfg.Logger, DefaultDeviceConfig.Logger); log != nil {
-				log.Warn("roce: not listening at a new address", slog.Any("local", l.addr), slog.Any("addr", a), slog.Any("error", err))
+				log.Warn("roce: not listening at a new address", slog.Any("local", l.addr),
+					slog.Any("addr", a), slog.Any("error", err))
 			}
 		},
 	})

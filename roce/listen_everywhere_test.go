@@ -119,7 +119,8 @@ func TestListenerFollowsAddresses(t *testing.T) {
 	c1, s1 := meet(at("10.7.7.1"))
 	meet(netip.AddrPortFrom(linkLocal(t, "v0"), l.Addr().Port()))
 
-	ip(t, "addr add 10.7.7.2/32 dev lo", "addr add fd77::2/128 dev lo nodad", "link add v2 type veth peer name v3", "link set v2 up", "link set v3 up")
+	ip(t, "addr add 10.7.7.2/32 dev lo", "addr add fd77::2/128 dev lo nodad",
+		"link add v2 type veth peer name v3", "link set v2 up", "link set v3 up")
 	c2, s2 := meet(at("10.7.7.2"))
 	meet(at("fd77::2"))
 	meet(netip.AddrPortFrom(linkLocal(t, "v2"), l.Addr().Port())) // after the test for duplicates

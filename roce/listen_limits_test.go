@@ -282,7 +282,8 @@ func TestListenerOfOtherAddress(t *testing.T) {
 // Accept. The next one waits until Accept makes room.
 func TestBacklogWithoutAccept(t *testing.T) {
 	s, c := rocetest.OpenDevice(t, verbs.Config{}), rocetest.OpenDevice(t, verbs.Config{})
-	l, err := (&ListenConfig{Backlog: 3, ConnConfig: ConnConfig{Device: s}}).ListenAddr(netip.AddrPortFrom(s.Addrs()[0], 0))
+	l, err := (&ListenConfig{Backlog: 3, ConnConfig: ConnConfig{Device: s}}).ListenAddr(
+		netip.AddrPortFrom(s.Addrs()[0], 0))
 	require.NoError(t, err)
 	dial := func() error {
 		x, err := (&Dialer{ConnConfig: ConnConfig{Device: c}}).DialAddr(t.Context(), l.Addr())

@@ -12,7 +12,8 @@ func (c *Conn) logState(level slog.Level, what string, more ...slog.Attr) {
 		return
 	}
 	c.cfg.Logger.LogAttrs(context.Background(), level, what, append([]slog.Attr{
-		slog.String("local", c.local.String()), slog.String("remote", c.remote.String()), slog.Uint64("qp", uint64(c.qp.Num())),
+		slog.String("local", c.local.String()), slog.String("remote", c.remote.String()), slog.Uint64("qp",
+			uint64(c.qp.Num())),
 	}, more...)...)
 }
 
@@ -48,6 +49,7 @@ func (c *Conn) unlock() {
 // logState logs a change of state of the listener.
 func (l *Listener) logState(level slog.Level, what string, more ...slog.Attr) {
 	if l.cfg.Logger != nil {
-		l.cfg.Logger.LogAttrs(context.Background(), level, what, append([]slog.Attr{slog.String("local", l.addr.String())}, more...)...)
+		l.cfg.Logger.LogAttrs(context.Background(), level, what,
+			append([]slog.Attr{slog.String("local", l.addr.String())}, more...)...)
 	}
 }

@@ -102,7 +102,9 @@ func TestDatagramsFollowThePort(t *testing.T) {
 	ah, err := e.PD.CreateAHTo(ib.GIDFromAddr(rocetest.SimAddr(2)))
 	require.NoError(t, err)
 	send := func(n int) error {
-		return e.QP.PostSend(&verbs.SendWR{Opcode: verbs.WRSend, SGList: []verbs.SGE{e.MR.SGE(0, n)}, AH: ah, RemoteQPN: 5, RemoteQKey: 7})
+		return e.QP.PostSend(&verbs.SendWR{
+			Opcode: verbs.WRSend, SGList: []verbs.SGE{e.MR.SGE(0, n)}, AH: ah, RemoteQPN: 5, RemoteQKey: 7,
+		})
 	}
 	require.NoError(t, send(4096))
 	port.tell(link.PortState{Up: true, MTU: ib.MTU1024})

@@ -78,7 +78,8 @@ func Example_ring() {
 			_, err := c.Recv(ctx, make([]byte, 1))
 			return err
 		}
-		for _, record := range []string{"first", "second, which is longer", "third, which is longer still", "fourth: from the start"} {
+		for _, record := range []string{"first", "second, which is longer", "third, which is longer still",
+			"fourth: from the start"} {
 			n := len(record)
 			if next(at, n) == 0 { // round again: all that is there must have been read
 				for unanswered > 0 {
@@ -122,7 +123,8 @@ func Example_versionedRead() {
 		return b
 	}
 	decode := func(b []byte) (version uint64, text string, whole bool) {
-		return binary.LittleEndian.Uint64(b[4:]), string(b[12:17]), crc32.ChecksumIEEE(b[4:]) == binary.LittleEndian.Uint32(b)
+		return binary.LittleEndian.Uint64(b[4:]), string(b[12:17]),
+			crc32.ChecksumIEEE(b[4:]) == binary.LittleEndian.Uint32(b)
 	}
 	server := func(ctx context.Context, c *roce.Conn) error {
 		record, err := c.Share(ctx, encode(1, "older"), roce.RemoteRead)

@@ -95,12 +95,14 @@ func (c *childProcess) do(words []string) (string, error) {
 		}
 		return fmt.Sprint(ln.Addr().Port()), nil
 	case "http": // over rsocket: every request is answered by its body
-		ln, err := (&rsocket.ListenConfig{Device: c.dev}).ListenAddr(netip.MustParseAddrPort(c.addr.String() + ":" + arg))
+		ln, err := (&rsocket.ListenConfig{Device: c.dev}).ListenAddr(
+			netip.MustParseAddrPort(c.addr.String() + ":" + arg))
 		if err != nil {
 			return "", err
 		}
 		go func() {
-			_ = http.Serve(ln, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }))
+			_ = http.Serve(ln,
+				http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }))
 		}()
 		return fmt.Sprint(ln.Addr().(rsocket.Addr).Port()), nil
 	case "dial": // a port, and exchange messages with it from then on, or with one word more send none
@@ -206,7 +208,9 @@ func newDatagrams(d *verbs.Device, group ib.GID) (*datagrams, error) {
 	if u.mr, err = u.pd.RegisterMR(u.buf, verbs.LocalWrite, nil); err != nil {
 		return nil, err
 	}
-	if u.qp, err = u.pd.CreateQP(verbs.QPInitAttr{Type: verbs.UD, SendCQ: u.cq, Caps: verbs.QPCaps{MaxInline: 64}}); err != nil {
+	if u.qp, err = u.pd.CreateQP(verbs.QPInitAttr{
+		Type: verbs.UD, SendCQ: u.cq, Caps: verbs.QPCaps{MaxInline: 64},
+	}); err != nil {
 		return nil, err
 	}
 	if err = u.qp.Activate(groupQKey); err != nil {

@@ -139,7 +139,8 @@ func TestSharedMemory(t *testing.T) {
 		ctx := rocetest.Context(t)
 		c, s := connPair(t, a, b, ConnConfig{})
 		memory := make([]byte, 8)
-		require.ErrorIs(t, SharedMemory(memory, verbs.LocalWrite)(ctx, s), ErrInvalidAttr, "not the peer's, and no wait for it")
+		require.ErrorIs(t, SharedMemory(memory, verbs.LocalWrite)(ctx, s), ErrInvalidAttr,
+			"not the peer's, and no wait for it")
 		both(func() {
 			if err := SharedMemory(memory, RemoteWrite)(ctx, s); err != nil {
 				t.Error(err)

@@ -57,7 +57,9 @@ func (s *served) waitEnding() {
 func TestServerShutdown(t *testing.T) {
 	ctx := rocetest.Context(t)
 	begun, finish := make(chan bool), make(chan bool)
-	s := serveOn(t, ListenConfig{ConnError: func(_ *Conn, err error) { t.Error(err) }}, func(ctx context.Context, c *Conn) error {
+	s := serveOn(t, ListenConfig{
+		ConnError: func(_ *Conn, err error) { t.Error(err) },
+	}, func(ctx context.Context, c *Conn) error {
 		b := make([]byte, 16)
 		for {
 			n, err := c.Recv(ctx, b)
@@ -143,11 +145,12 @@ func TestServerShutdownWork(t *testing.T) {
 func TestServerClose(t *testing.T) {
 	ctx := rocetest.Context(t)
 	failed := make(chan error, 1)
-	s := serveOn(t, ListenConfig{ConnError: func(_ *Conn, err error) { failed <- err }}, func(ctx context.Context, c *Conn) error {
-		c.BeginWork()
-		_, err := c.RecvMsg(ctx)
-		return err
-	})
+	s := serveOn(t, ListenConfig{ConnError: func(_ *Conn, err error) { failed <- err }},
+		func(ctx context.Context, c *Conn) error {
+			c.BeginWork()
+			_, err := c.RecvMsg(ctx)
+			return err
+		})
 	c := s.dial(t)
 	for len(s.conns.all()) == 0 {
 	}
@@ -253,7 +256,8 @@ func TestLogger(t *testing.T) {
 	defer mu.Unlock()
 	text := out.String()
 	for what, n := range map[string]int{
-		"listening": 1, "connection established": 1, "connection accepted": 1, "connection closed": 2, "ended by the peer": 1, "connection failed": 0,
+		"listening": 1, "connection established": 1, "connection accepted": 1, "connection closed": 2,
+		"ended by the peer": 1, "connection failed": 0,
 	} {
 		require.Equal(t, n, strings.Count(text, what), "%s in %s", what, text)
 	}
@@ -300,12 +304,13 @@ func (h loggedAt) Handle(_ context.Context, r slog.Record) error {
 func TestServerCloseEndsAccepted(t *testing.T) {
 	var s *served
 	var left []*Conn
-	s = serveOn(t, ListenConfig{ConnConfig: ConnConfig{Logger: slog.New(loggedAt{slog.Default().Handler(), func(message string) {
-		if message == "roce: connection accepted" { // and Accept has not returned
-			_ = s.Server.Close()
-			left = Conns(s.l.d)
-		}
-	}})}}, func(context.Context, *Conn) error { return nil })
+	s = serveOn(t,
+		ListenConfig{ConnConfig: ConnConfig{Logger: slog.New(loggedAt{slog.Default().Handler(), func(message string) {
+			if message == "roce: connection accepted" { // and Accept has not returned
+				_ = s.Server.Close()
+				left = Conns(s.l.d)
+			}
+		}})}}, func(context.Context, *Conn) error { return nil })
 	c := s.dial(t)
 	_, err := c.Recv(rocetest.Context(t), make([]byte, 1))
 	require.ErrorIs(t, err, io.EOF)

@@ -176,10 +176,11 @@ func TestDisconnectBehindData(t *testing.T) {
 		t.Run(fmt.Sprintf("polling=%v", polling), func(t *testing.T) {
 			ctx := rocetest.Context(t)
 			var g *gate
-			d := rocetest.OpenDevice(t, verbs.Config{Shards: 2, Polling: polling, WrapLink: func(l link.Link) (link.Link, error) {
-				g = newGate(l)
-				return g, nil
-			}})
+			d := rocetest.OpenDevice(t,
+				verbs.Config{Shards: 2, Polling: polling, WrapLink: func(l link.Link) (link.Link, error) {
+					g = newGate(l)
+					return g, nil
+				}})
 			notFirst([]*verbs.Device{d})
 			c, s := connPair(t, d, rocetest.OpenDevice(t, verbs.Config{}), ConnConfig{})
 			require.Equal(t, 1, c.cq.Vector())

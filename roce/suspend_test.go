@@ -92,7 +92,9 @@ func TestSuspendedForAnHour(t *testing.T) {
 	} {
 		for clock, counts := range map[string]bool{"monotonic": false, "jumps": true} {
 			t.Run(name+", clock "+clock, func(t *testing.T) {
-				sleepers(t, counts, ConnConfig{KeepAlive: 15 * time.Second}, func(t *testing.T, network *sim.Fabric, l *sleeper, c, s *Conn) {
+				sleepers(t, counts, ConnConfig{
+					KeepAlive: 15 * time.Second,
+				}, func(t *testing.T, network *sim.Fabric, l *sleeper, c, s *Conn) {
 					ended := make(chan error, 1)
 					go func() {
 						_, err := c.Recv(t.Context(), make([]byte, 100))
@@ -152,7 +154,8 @@ func TestSuspendedAndBack(t *testing.T) {
 }
 
 // sleepers runs f with a connection, the client of which has a host that can be suspended.
-func sleepers(t *testing.T, counts bool, cfg ConnConfig, f func(t *testing.T, network *sim.Fabric, l *sleeper, client, server *Conn)) {
+func sleepers(t *testing.T, counts bool, cfg ConnConfig,
+	f func(t *testing.T, network *sim.Fabric, l *sleeper, client, server *Conn)) {
 	sim.Test(t, sim.Config{Seed: 1}, func(t *testing.T, network *sim.Fabric) {
 		inner, err := network.Link(rocetest.SimAddr(1))
 		require.NoError(t, err)

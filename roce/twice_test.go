@@ -51,12 +51,17 @@ func TestRegionThatIsClosed(t *testing.T) {
 		remote func(old, now *verbs.MR) RemoteMemory
 		want   verbs.WCStatus
 	}{
-		"element from before": {sge: func(old, _ *verbs.MR) verbs.SGE { return old.SGE(0, 8) }, want: verbs.WCLocalProtErr},
-		"beyond the end":      {sge: func(_, now *verbs.MR) verbs.SGE { return now.SGE(60, 8) }, want: verbs.WCLocalProtErr},
-		"before the start":    {sge: func(_, now *verbs.MR) verbs.SGE { return now.SGE(-8, 8) }, want: verbs.WCLocalProtErr},
-		"remote from before":  {remote: func(old, _ *verbs.MR) RemoteMemory { return old.Remote() }, want: verbs.WCRemoteAccessErr},
+		"element from before": {sge: func(old, _ *verbs.MR) verbs.SGE { return old.SGE(0, 8) },
+			want: verbs.WCLocalProtErr},
+		"beyond the end": {sge: func(_, now *verbs.MR) verbs.SGE { return now.SGE(60, 8) },
+			want: verbs.WCLocalProtErr},
+		"before the start": {sge: func(_, now *verbs.MR) verbs.SGE { return now.SGE(-8, 8) },
+			want: verbs.WCLocalProtErr},
+		"remote from before": {remote: func(old, _ *verbs.MR) RemoteMemory { return old.Remote() },
+			want: verbs.WCRemoteAccessErr},
 		"remote slice from before": {
-			remote: func(old, _ *verbs.MR) RemoteMemory { return old.Remote().Slice(8, 8) }, want: verbs.WCRemoteAccessErr,
+			remote: func(old, _ *verbs.MR) RemoteMemory { return old.Remote().Slice(8, 8) },
+			want:   verbs.WCRemoteAccessErr,
 		},
 	} {
 		for _, after := range []bool{false, true} { // what is made after Close, too

@@ -22,20 +22,28 @@ import (
 
 // publicTypes has a value of each exported type of this package, of verbs and of rdmacm.
 var publicTypes = []any{
-	verbs.AH{}, verbs.AddrError{}, ArgError{}, PanicError{}, verbs.BufPool{}, verbs.PoolBuf{}, verbs.MappedBuffer{}, rdmacm.Counters{}, rdmacm.Event{}, rdmacm.EventType(0), rdmacm.ID{}, verbs.CQ{}, verbs.CQOptions{},
-	verbs.CompletionChannel{}, verbs.Config{}, Conn{}, verbs.ConnAttr{}, ConnConfig{}, rdmacm.ConnParam{}, ConnRequest{},
-	verbs.Device{}, verbs.DeviceAttr{}, Dialer{}, verbs.Event{}, rdmacm.EventChannel{}, rdmacm.IDStateError{}, ListenConfig{}, Listener{}, Server{}, rdmacm.ListenLimits{}, verbs.MR{}, verbs.MW{},
-	Message{}, MessageTooLongError{}, LostError{}, ConnState(0), ConnStats{}, verbs.QPStats{}, NoRouteError{}, OpError{}, OpenError{}, verbs.PD{}, Pending{}, verbs.PortAttr{}, verbs.QP{}, verbs.QPInitAttr{}, verbs.MROptions{},
-	verbs.AtomicCap(0), verbs.Counters{}, verbs.QPCaps{}, verbs.AddressVector{}, verbs.QPAttr{}, verbs.SRQAttr{}, verbs.WC{}, verbs.SGE{}, verbs.SendWR{}, verbs.BindMW{}, verbs.RecvWR{},
-	RejectedError{}, verbs.RemoteInfo{}, RemoteMemory{}, verbs.Rereg{}, verbs.SRQ{}, StatusError{}, rdmacm.UDParam{},
+	verbs.AH{}, verbs.AddrError{}, ArgError{}, PanicError{}, verbs.BufPool{}, verbs.PoolBuf{}, verbs.MappedBuffer{},
+	rdmacm.Counters{}, rdmacm.Event{}, rdmacm.EventType(0), rdmacm.ID{}, verbs.CQ{}, verbs.CQOptions{},
+	verbs.CompletionChannel{}, verbs.Config{}, Conn{}, verbs.ConnAttr{}, ConnConfig{},
+	rdmacm.ConnParam{}, ConnRequest{}, verbs.Device{}, verbs.DeviceAttr{}, Dialer{}, verbs.Event{},
+	rdmacm.EventChannel{}, rdmacm.IDStateError{}, ListenConfig{}, Listener{}, Server{},
+	rdmacm.ListenLimits{}, verbs.MR{}, verbs.MW{}, Message{}, MessageTooLongError{}, LostError{},
+	ConnState(0), ConnStats{}, verbs.QPStats{}, NoRouteError{}, OpError{}, OpenError{}, verbs.PD{}, Pending{},
+	verbs.PortAttr{}, verbs.QP{}, verbs.QPInitAttr{}, verbs.MROptions{}, verbs.AtomicCap(0), verbs.Counters{},
+	verbs.QPCaps{}, verbs.AddressVector{}, verbs.QPAttr{}, verbs.SRQAttr{}, verbs.WC{}, verbs.SGE{},
+	verbs.SendWR{}, verbs.BindMW{}, verbs.RecvWR{}, RejectedError{}, verbs.RemoteInfo{}, RemoteMemory{},
+	verbs.Rereg{}, verbs.SRQ{}, StatusError{}, rdmacm.UDParam{},
 }
 
 // publicFuncs has each exported function of them.
 var publicFuncs = map[string]any{
-	"verbs.DefaultAddrs": verbs.DefaultAddrs, "verbs.DefaultConnAttr": verbs.DefaultConnAttr, "rdmacm.DefaultConnParam": rdmacm.DefaultConnParam,
-	"roce.DefaultDevice": DefaultDevice, "roce.DefaultDeviceFor": DefaultDeviceFor, "roce.Dial": Dial, "roce.Listen": Listen, "verbs.MapBuffer": verbs.MapBuffer, "verbs.NewBufPool": verbs.NewBufPool,
-	"verbs.Open": verbs.Open, "roce.SharedMemory": SharedMemory, "roce.Shutdown": Shutdown, "roce.Conns": Conns, "verbs.WCError": verbs.WCError,
-	"rdmacm.CreateEventChannel": rdmacm.CreateEventChannel, "rdmacm.CreateID": rdmacm.CreateID, "rdmacm.CountersOf": rdmacm.CountersOf,
+	"verbs.DefaultAddrs": verbs.DefaultAddrs, "verbs.DefaultConnAttr": verbs.DefaultConnAttr,
+	"rdmacm.DefaultConnParam": rdmacm.DefaultConnParam, "roce.DefaultDevice": DefaultDevice,
+	"roce.DefaultDeviceFor": DefaultDeviceFor, "roce.Dial": Dial, "roce.Listen": Listen,
+	"verbs.MapBuffer": verbs.MapBuffer, "verbs.NewBufPool": verbs.NewBufPool,
+	"verbs.Open": verbs.Open, "roce.SharedMemory": SharedMemory, "roce.Shutdown": Shutdown,
+	"roce.Conns": Conns, "verbs.WCError": verbs.WCError, "rdmacm.CreateEventChannel": rdmacm.CreateEventChannel,
+	"rdmacm.CreateID": rdmacm.CreateID, "rdmacm.CountersOf": rdmacm.CountersOf,
 	"rdmacm.RouteSource": rdmacm.RouteSource,
 }
 
@@ -71,10 +79,9 @@ func exported(t *testing.T) (types, funcs []string) {
 	return types, funcs
 }
 
-// Nothing that a program can do with zero values panics or waits for ever: each
-// method of each exported type is called on its zero value, and on one that is
-// alive, and each exported function, with zero values as arguments. Errors are
-// of this package.
+// Nothing that a program can do with zero values panics or waits for ever: each method of each
+// exported type is called on its zero value, and on one that is alive, and each exported function,
+// with zero values as arguments. Errors are of this package.
 func TestZeroValues(t *testing.T) {
 	names, funcs := exported(t)
 	byName := map[string]reflect.Type{}
@@ -179,12 +186,15 @@ func liveValue(t *testing.T, name string, device ...func(*verbs.Device)) any {
 		},
 		"CQ":                func(e, _ *rocetest.End) any { cq, _ := e.D.CreateCQ(1, nil); return cq },
 		"CompletionChannel": func(e, _ *rocetest.End) any { ch, _ := e.D.CreateCompletionChannel(); return ch },
-		"Conn":              func(e, peer *rocetest.End) any { c, _ := connPair(t, e.D, peer.D, ConnConfig{}); return c },
-		"Device":            func(e, _ *rocetest.End) any { return e.D },
-		"EventChannel":      func(e, _ *rocetest.End) any { ch, _ := rdmacm.CreateEventChannel(e.D); return ch },
-		"Listener":          func(e, _ *rocetest.End) any { return listenOn(t, e.D, ListenConfig{}) },
-		"MR":                func(e, _ *rocetest.End) any { return e.MR },
-		"MW":                func(e, _ *rocetest.End) any { mw, _ := e.PD.AllocMW(verbs.WindowType1); return mw },
+		"Conn": func(e, peer *rocetest.End) any {
+			c, _ := connPair(t, e.D, peer.D, ConnConfig{})
+			return c
+		},
+		"Device":       func(e, _ *rocetest.End) any { return e.D },
+		"EventChannel": func(e, _ *rocetest.End) any { ch, _ := rdmacm.CreateEventChannel(e.D); return ch },
+		"Listener":     func(e, _ *rocetest.End) any { return listenOn(t, e.D, ListenConfig{}) },
+		"MR":           func(e, _ *rocetest.End) any { return e.MR },
+		"MW":           func(e, _ *rocetest.End) any { mw, _ := e.PD.AllocMW(verbs.WindowType1); return mw },
 		"Message": func(e, peer *rocetest.End) any {
 			c, s := connPair(t, e.D, peer.D, ConnConfig{})
 			require.NoError(t, s.Send(rocetest.Context(t), []byte("hello")))
@@ -201,7 +211,8 @@ func liveValue(t *testing.T, name string, device ...func(*verbs.Device)) any {
 		},
 		"QP": func(e, _ *rocetest.End) any { return e.QP },
 		"Server": func(e, _ *rocetest.End) any {
-			return &Server{ListenConfig: ListenConfig{ConnConfig: ConnConfig{Device: e.D}}, Handler: func(context.Context, *Conn) error { return nil }}
+			return &Server{ListenConfig: ListenConfig{ConnConfig: ConnConfig{Device: e.D}},
+				Handler: func(context.Context, *Conn) error { return nil }}
 		},
 		"SRQ": func(e, _ *rocetest.End) any { s, _ := e.PD.CreateSRQ(verbs.SRQAttr{}); return s },
 	}[name]

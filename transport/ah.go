@@ -56,7 +56,8 @@ func (a *AH) Destroy() error {
 // resolve checks av and fills the fields of p that follow from it: all except the source port.
 func (e *Engine) resolve(op string, av *AddressVector, multicast bool, p *Path) error {
 	if av.SGIDIndex < 0 || av.SGIDIndex >= len(e.cfg.GIDs) {
-		return argError(op, "ah_attr.sgid_index", fmt.Sprintf("%d, and the table has %d", av.SGIDIndex, len(e.cfg.GIDs)))
+		return argError(op, "ah_attr.sgid_index",
+			fmt.Sprintf("%d, and the table has %d", av.SGIDIndex, len(e.cfg.GIDs)))
 	}
 	src, dst := e.cfg.GIDs[av.SGIDIndex].Unmap(), av.DGID.Addr()
 	switch {
@@ -65,7 +66,8 @@ func (e *Engine) resolve(op string, av *AddressVector, multicast bool, p *Path) 
 	case av.DGID.IsMulticast() && !multicast:
 		return argError(op, "ah_attr.dgid", "multicast")
 	case src.Is4() != dst.Is4():
-		return argError(op, "ah_attr.dgid", fmt.Sprintf("%v cannot be reached from %v: another address family", dst, src))
+		return argError(op, "ah_attr.dgid",
+			fmt.Sprintf("%v cannot be reached from %v: another address family", dst, src))
 	case av.FlowLabel > maxFlowLabel:
 		return argError(op, "ah_attr.flow_label", fmt.Sprintf("%#x exceeds 20 bits", av.FlowLabel))
 	}

@@ -138,7 +138,8 @@ func (sq *requester) takeInTurn(now int64, lost bool) {
 	if !lost && !reached {
 		sq.kept.doubt = sq.kept.seq // the peer's come in order, but these came before them
 	}
-	if sq.kept.n == 0 && !dropped || sq.una == sq.end || sq.q.head == sq.q.tail || span(sq.una, newest) >= span(sq.una, sq.end) {
+	if sq.kept.n == 0 && !dropped || sq.una == sq.end || sq.q.head == sq.q.tail ||
+		span(sq.una, newest) >= span(sq.una, sq.end) {
 		return
 	}
 	// More responses are missing.

@@ -73,9 +73,8 @@ func TestNoAllocs(t *testing.T) {
 	}
 }
 
-// Bytes that an idle QP takes: connected, never used, with queues of 16 and 16
-// receive requests posted. doc.go says 2.3 KiB; the allocator's size classes get
-// an eighth of that.
+// Bytes that an idle QP takes: connected, never used, with queues of 16 and 16 receive requests
+// posted. doc.go says 2.3 KiB; the allocator's size classes get an eighth of that.
 const idleQPBytes = 2355 + 294
 
 func TestIdleQPMemory(t *testing.T) {

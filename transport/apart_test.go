@@ -104,7 +104,8 @@ func TestWriteApartCredits(t *testing.T) {
 	for _, f := range p.log {
 		ops = append(ops, f.pkt.Opcode)
 	}
-	require.Equal(t, []ib.Opcode{ib.RCWriteFirst, ib.RCWriteLast, ib.RCSendOnly}, ops, "two credits, of which the WRITE takes one until it is acknowledged")
+	require.Equal(t, []ib.Opcode{ib.RCWriteFirst, ib.RCWriteLast, ib.RCSendOnly}, ops,
+		"two credits, of which the WRITE takes one until it is acknowledged")
 	b.recv(3, 0, 64)
 	p.run()
 	require.Len(t, a.poll(), 5)
@@ -117,7 +118,9 @@ func TestWriteApartCredits(t *testing.T) {
 func TestReadApart(t *testing.T) {
 	p := newPair(t, pairConfig{gso: [2]bool{false, true}, tuning: goBackN})
 	depth := uint8(16)
-	a, b := p.connect(linkConfig{attr: func(l *link, at *transport.QPAttr) { at.MaxRdAtomic, at.MaxDestRdAtomic = depth, depth }})
+	a, b := p.connect(linkConfig{
+		attr: func(l *link, at *transport.QPAttr) { at.MaxRdAtomic, at.MaxDestRdAtomic = depth, depth },
+	})
 	want := b.fill(0, 4096, 1)
 	read := func(n int) {
 		a.post(a.read(0x1000, 0, n))

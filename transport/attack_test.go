@@ -13,9 +13,8 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// Attacks on the engine, after ReDMArk (USENIX Security 2021). The attacker
-// can put any packet on the wire; where it says so, it even knows addresses,
-// QP numbers or PSNs.
+// Attacks on the engine, after ReDMArk (USENIX Security 2021). The attacker can put any packet on
+// the wire; where it says so, it even knows addresses, QP numbers or PSNs.
 
 // untouched checks that no byte of the victim's memory changed.
 func untouched(d *puppet) {
@@ -113,7 +112,8 @@ func TestAttackReplay(t *testing.T) {
 
 // A key of another protection domain, on a QP of this one.
 func TestAttackForeignPD(t *testing.T) {
-	for _, op := range []ib.Opcode{ib.RCWriteOnly, ib.RCReadRequest, ib.RCFetchAdd, ib.RCCompareSwap, ib.RCAtomicWrite, ib.RCFlush} {
+	for _, op := range []ib.Opcode{ib.RCWriteOnly, ib.RCReadRequest, ib.RCFetchAdd, ib.RCCompareSwap,
+		ib.RCAtomicWrite, ib.RCFlush} {
 		d := newPuppet(t, pairConfig{}, linkConfig{})
 		pd, err := d.a.mem.AllocPD()
 		require.NoError(t, err)
@@ -148,7 +148,8 @@ func TestAttackUseAfterRevocation(t *testing.T) {
 			require.NoError(t, err)
 			key := mem.NextRKey(w.RKey())
 			d.a.post(transport.SendWR{Opcode: transport.WRBindMW, Bind: transport.BindMW{
-				MW: w, Region: d.a.region, NewRKey: key, Addr: d.a.base, Length: 4096, Access: mem.RemoteWrite | mem.RemoteRead}})
+				MW: w, Region: d.a.region, NewRKey: key, Addr: d.a.base, Length: 4096,
+				Access: mem.RemoteWrite | mem.RemoteRead}})
 			d.pump()
 			return key, d.a.base, d.a.buf[:4096], func() {
 				d.a.post(transport.SendWR{Opcode: transport.WRLocalInv, InvalidateKey: key})
@@ -198,7 +199,8 @@ func TestAttackForgedResponses(t *testing.T) {
 	d.pump()
 	d.drain()
 	d.log = nil
-	ops := []ib.Opcode{ib.RCAcknowledge, ib.RCReadRespFirst, ib.RCReadRespMiddle, ib.RCReadRespLast, ib.RCReadRespOnly, ib.RCAtomicAck}
+	ops := []ib.Opcode{ib.RCAcknowledge, ib.RCReadRespFirst, ib.RCReadRespMiddle, ib.RCReadRespLast,
+		ib.RCReadRespOnly, ib.RCAtomicAck}
 	for range 3000 {
 		op := ops[rng.IntN(len(ops))]
 		var data []byte
@@ -209,7 +211,8 @@ func TestAttackForgedResponses(t *testing.T) {
 		if rng.IntN(2) == 0 {
 			psn = -1 - rng.IntN(1<<23-8)
 		}
-		s := []ib.Syndrome{ib.ACKNoCredits, ib.RNRNAK(31), ib.NAKSequence, ib.NAKInvalidRequest, ib.NAKRemoteAccess, 0x40, 0xFF}[rng.IntN(7)]
+		s := []ib.Syndrome{ib.ACKNoCredits, ib.RNRNAK(31), ib.NAKSequence, ib.NAKInvalidRequest,
+			ib.NAKRemoteAccess, 0x40, 0xFF}[rng.IntN(7)]
 		d.send(op, psn, data, syndrome(s), msn(ib.MSN(rng.Uint32()&ib.PSNMask)))
 	}
 	require.Empty(t, d.a.poll())
@@ -262,7 +265,8 @@ func TestAttackGuessedMSN(t *testing.T) {
 	for i := range window {
 		for range 100 {
 			n := ib.MSN(4 + window + 1 + rng.Uint32N(1<<24-window-1))
-			s := []ib.Syndrome{ib.ACKNoCredits, ib.RNRNAK(1), ib.NAKSequence, ib.NAKInvalidRequest, ib.NAKRemoteAccess, ib.NAKRemoteOperation, 0x80}[rng.IntN(7)]
+			s := []ib.Syndrome{ib.ACKNoCredits, ib.RNRNAK(1), ib.NAKSequence, ib.NAKInvalidRequest,
+				ib.NAKRemoteAccess, ib.NAKRemoteOperation, 0x80}[rng.IntN(7)]
 			d.send(ib.RCAcknowledge, 4+i, nil, syndrome(s), msn(n&ib.PSNMask))
 			// Of what has no MSN nothing is of the right kind.
 			d.send(ib.RCReadRespMiddle, 5+i%(window-1), bytes.Repeat([]byte{1}, 1024))

@@ -124,11 +124,10 @@ func (l *benchLoop) round(b testing.TB, wr *SendWR, recv *RecvWR, start, stop fu
 	}
 }
 
-// BenchmarkPacket measures the engine's share of one packet: "send" is
-// PostSend and PollTransmit, "receive" HandlePacket with the copy to memory
-// and the completion, "ack" the coalesced acknowledgement and the completions
-// of the batch. System calls are not in it; ICRCs are in "send+icrc" and
-// "receive+icrc", as the links compute and check them.
+// BenchmarkPacket measures the engine's share of one packet: "send" is PostSend and PollTransmit,
+// "receive" HandlePacket with the copy to memory and the completion, "ack" the coalesced
+// acknowledgement and the completions of the batch. System calls are not in it; ICRCs are in
+// "send+icrc" and "receive+icrc", as the links compute and check them.
 func BenchmarkPacket(b *testing.B) {
 	for _, op := range []WROpcode{WRSend, WRWrite} {
 		for _, size := range []int{64, 1024, 4096} {
@@ -243,7 +242,8 @@ func BenchmarkManyQPs(b *testing.B) {
 			for range n {
 				for _, s := range []*side{l.a, l.b} {
 					var err error
-					s.qp, err = s.e.CreateQP(QPInitAttr{Type: ib.RC, PD: s.pd, SendCQ: s.scq, RecvCQ: s.rcq, Caps: o.caps})
+					s.qp, err = s.e.CreateQP(
+						QPInitAttr{Type: ib.RC, PD: s.pd, SendCQ: s.scq, RecvCQ: s.rcq, Caps: o.caps})
 					require.NoError(b, err)
 				}
 				l.connect(l.a, l.b, o)

@@ -76,7 +76,8 @@ func TestCNPForged(t *testing.T) {
 	r.want("CNP")
 	for i := range ib.PSN(20_000) {
 		r.now += DefaultCNPGapNs
-		for _, p := range []ib.Packet{pkt(ib.RCWriteOnly, r.psn+1+i*800, nil), pkt(ib.RCWriteOnly, r.psn-1, nil), pkt(ib.RCAcknowledge, i*800, nil)} {
+		for _, p := range []ib.Packet{pkt(ib.RCWriteOnly, r.psn+1+i*800, nil),
+			pkt(ib.RCWriteOnly, r.psn-1, nil), pkt(ib.RCAcknowledge, i*800, nil)} {
 			p.PSN &= ib.PSNMask
 			r.rxFrom(&p, &RxPacket{Src: rigOther, Dst: rigSelf, TrafficClass: ECNCE})
 		}

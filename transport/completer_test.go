@@ -41,8 +41,7 @@ func TestCoalescedACK(t *testing.T) {
 	require.EqualValues(t, -1, s.timer(), "nothing is outstanding")
 }
 
-// Wire format 5.6 and 13.4: rdma_rxe acknowledges duplicates with PSNs that
-// answer nothing.
+// Wire format 5.6 and 13.4: rdma_rxe acknowledges duplicates with PSNs that answer nothing.
 func TestGhostACKs(t *testing.T) {
 	s := newScript(t, loopOptions{})
 	s.ack(0)
@@ -84,9 +83,8 @@ func TestReadAndAtomics(t *testing.T) {
 	require.EqualValues(t, uint64(0x0102030405060708), binary.NativeEndian.Uint64(s.a.data[1024:]))
 }
 
-// A gap in the responses of a READ is an implied NAK: what is missing is asked
-// for again, once, and the rest may come as the rest of the old READ (rxe) or
-// as a READ of its own (IBTA).
+// A gap in the responses of a READ is an implied NAK: what is missing is asked for again, once, and
+// the rest may come as the rest of the old READ (rxe) or as a READ of its own (IBTA).
 func TestReadGap(t *testing.T) {
 	for name, ops := range map[string][2]ib.Opcode{
 		"rxe":  {ib.RCReadRespMiddle, ib.RCReadRespLast},
@@ -228,7 +226,8 @@ func TestBadResponse(t *testing.T) {
 }
 
 func readRespNAK() ib.Packet {
-	return ib.Packet{BTH: ib.BTH{Opcode: ib.RCReadRespOnly}, AETH: ib.AETH{Syndrome: ib.NAKRemoteAccess}, Payload: make([]byte, 10)}
+	return ib.Packet{BTH: ib.BTH{Opcode: ib.RCReadRespOnly}, AETH: ib.AETH{Syndrome: ib.NAKRemoteAccess},
+		Payload: make([]byte, 10)}
 }
 
 func atomicRNR() ib.Packet {
@@ -274,8 +273,7 @@ func TestFatalNAKBehindLostRead(t *testing.T) {
 	s.done("0 success", "1 remote access error")
 }
 
-// IBTA 9.7.7.2: a message without a credit is sent only if nothing else is
-// outstanding.
+// IBTA 9.7.7.2: a message without a credit is sent only if nothing else is outstanding.
 func TestCreditsHonoured(t *testing.T) {
 	s := newScript(t, loopOptions{})
 	for range 2 {
@@ -317,7 +315,8 @@ func TestCreditsBothEnds(t *testing.T) {
 			caps:   QPCaps{MaxSendWR: messages, MaxRecvWR: messages, MaxSendSGE: 1, MaxRecvSGE: 1},
 		})
 		for i := range messages {
-			require.NoError(t, l.a.qp.PostSend(l.now, &SendWR{ID: uint64(i), Flags: SendSignaled, SGList: []SGE{l.a.at(0, 8)}}))
+			require.NoError(t,
+				l.a.qp.PostSend(l.now, &SendWR{ID: uint64(i), Flags: SendSignaled, SGList: []SGE{l.a.at(0, 8)}}))
 		}
 		got, sent := 0, 0
 		for round := 0; got < messages; round++ {

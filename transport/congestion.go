@@ -106,7 +106,8 @@ func (qp *QP) hasPacedWork() bool {
 
 // hasSendableRequests reports whether there are requests to send that no RNR NAK delays.
 func (qp *QP) hasSendableRequests() bool {
-	return (qp.sq.q.cur != qp.sq.q.tail || qp.sq.probe.due || qp.sq.dueAgain()) && qp.state >= StateRTS && !qp.sq.retry.rnrWait
+	return (qp.sq.q.cur != qp.sq.q.tail || qp.sq.probe.due || qp.sq.dueAgain()) && qp.state >= StateRTS &&
+		!qp.sq.retry.rnrWait
 }
 
 // pacingHoldsRequests reports whether the rate stops requests on this turn.

@@ -8,8 +8,7 @@ import (
 	"github.com/goroce/goroce/transport/cc"
 )
 
-// scripted is a controller that says what a test wants and keeps what it is
-// told.
+// scripted is a controller that says what a test wants and keeps what it is told.
 type scripted struct {
 	rate     cc.Rate
 	sent     int

@@ -23,8 +23,7 @@ func steady() *cc.Profile {
 	return &p
 }
 
-// wireBytes is what a packet costs on a cable: UDP payload, and 66 bytes of
-// Ethernet, IPv4 and UDP.
+// wireBytes is what a packet costs on a cable: UDP payload, and 66 bytes of Ethernet, IPv4 and UDP.
 func wireBytes(f *flight) int { return len(f.data) + 66 }
 
 // isData reports whether the rate applies to a packet.
@@ -53,7 +52,8 @@ func TestPacingObeysRate(t *testing.T) {
 
 func testPacing(t *testing.T, rate cc.Rate, burst int64, op transport.WROpcode) {
 	cfg := cc.Config{
-		Algorithm: cc.DCQCNPaper, LineRate: 40 * cc.Gbps, StartRate: rate, Burst: time.Duration(burst), Profile: steady(),
+		Algorithm: cc.DCQCNPaper, LineRate: 40 * cc.Gbps, StartRate: rate, Burst: time.Duration(burst),
+		Profile: steady(),
 	}
 	var tuning [2]transport.Tuning
 	sender := 0
@@ -141,10 +141,9 @@ func TestPacingSmallMessages(t *testing.T) {
 	require.InEpsilon(t, float64(rate)/8e9*50*ms, float64(bytes), 0.01)
 }
 
-// CE marks for 300 us, then none: the notification point sends a CNP for each
-// gap, the reaction point cuts for each and recovers, every counter says what
-// was on the wire, and the rate is at any time that of a controller that was
-// told the same (L4, L5).
+// CE marks for 300 us, then none: the notification point sends a CNP for each gap, the reaction
+// point cuts for each and recovers, every counter says what was on the wire, and the rate is at any
+// time that of a controller that was told the same (L4, L5).
 func TestCongestionLoop(t *testing.T) {
 	cfg := cc.Config{Algorithm: cc.DCQCNPaper, LineRate: 10 * cc.Gbps, Burst: -1}
 	p := newPair(t, pairConfig{tuning: [2]transport.Tuning{{Congestion: cfg, MaxUnackedPackets: 64}}})
@@ -328,7 +327,8 @@ func forgeCNP(p *pair, l *link) {
 func TestCNPFlood(t *testing.T) {
 	for _, alg := range []cc.Algorithm{cc.DCQCNPaper, cc.DCQCNMellanox} {
 		for _, every := range []int64{200 * us, 50 * us, 10 * us} {
-			p := newPair(t, pairConfig{tuning: [2]transport.Tuning{{Congestion: cc.Config{Algorithm: alg}}}, mtu: ib.MTU4096})
+			p := newPair(t,
+				pairConfig{tuning: [2]transport.Tuning{{Congestion: cc.Config{Algorithm: alg}}}, mtu: ib.MTU4096})
 			p.logging = false
 			a, _ := p.connect(linkConfig{})
 			for range 1000 {
@@ -376,7 +376,8 @@ func TestCNPFlood(t *testing.T) {
 // A CNP as a ConnectX-4 Lx sent it, captured, slows a QP in RTR: a responder
 // sends the data of READs.
 func TestCNPOfConnectX(t *testing.T) {
-	p := newPair(t, pairConfig{puppet: true, tuning: [2]transport.Tuning{{Congestion: cc.Config{Algorithm: cc.DCQCNPaper}}}})
+	p := newPair(t,
+		pairConfig{puppet: true, tuning: [2]transport.Tuning{{Congestion: cc.Config{Algorithm: cc.DCQCNPaper}}}})
 	e := p.ends[0]
 	qp, err := e.eng.CreateQP(transport.QPInitAttr{Type: ib.RC, PD: e.pd, SendCQ: e.cq, RecvCQ: e.cq, QPN: 0x118})
 	require.NoError(t, err)
@@ -389,9 +390,11 @@ func TestCNPOfConnectX(t *testing.T) {
 	data, err := hex.DecodeString("8100ffff40000118000000000000000000000000000000000000000082fd002a")
 	require.NoError(t, err)
 	// It is answered, and the answer may have been marked.
-	read := ib.Packet{BTH: ib.BTH{Opcode: ib.RCReadRequest, PKey: ib.PKeyDefault, DestQP: qp.Number(), AckReq: true}, RETH: ib.RETH{VA: e.base, RKey: e.region.RKey(), Len: 8}}
+	read := ib.Packet{BTH: ib.BTH{Opcode: ib.RCReadRequest, PKey: ib.PKeyDefault, DestQP: qp.Number(), AckReq: true},
+		RETH: ib.RETH{VA: e.base, RKey: e.region.RKey(), Len: 8}}
 	b := make([]byte, ib.MaxHeaderBytes)
-	e.eng.HandlePacket(p.now, &transport.RxPacket{Src: p.ends[1].addr, Dst: e.addr, Data: append(b[:read.PutHeaders(b)], 0, 0, 0, 0)})
+	e.eng.HandlePacket(p.now,
+		&transport.RxPacket{Src: p.ends[1].addr, Dst: e.addr, Data: append(b[:read.PutHeaders(b)], 0, 0, 0, 0)})
 	require.Equal(t, 1, e.eng.PollTransmit(p.now, make([]transport.TxPacket, 1)))
 	e.eng.HandlePacket(p.now, &transport.RxPacket{Src: p.ends[1].addr, Dst: e.addr, TrafficClass: 0xC2, Data: data})
 	s, _ := qp.Congestion(p.now)

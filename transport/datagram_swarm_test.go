@@ -77,7 +77,8 @@ func runUnreliable(t *testing.T, seed uint64) (sent, received int) {
 			require.Less(t, i, len(msgs), "a message that was never sent")
 			require.EqualValues(t, grh+msgs[i].n, wc.ByteLen)
 			at := int(wc.ID)%8*slot + grh
-			require.True(t, bytes.Equal(a.buf[msgs[i].at:][:msgs[i].n], b.buf[at:][:msgs[i].n]), "message %d is damaged", i)
+			require.True(t, bytes.Equal(a.buf[msgs[i].at:][:msgs[i].n], b.buf[at:][:msgs[i].n]),
+				"message %d is damaged", i)
 			if typ == ib.UC && dup == 0 {
 				require.GreaterOrEqual(t, i, next, "out of order or twice")
 				next = i + 1

@@ -80,8 +80,9 @@ func (qp *QP) roundTrip(now int64, late bool) {
 		return
 	}
 	r := cc.Round{
-		RTT: rtt, Arrived: max(span(d.una, sq.una)+sq.have()-d.have, 0), ArriveNs: now - d.from, Sent: d.sent, SendNs: d.took,
-		GapNs: d.gap, Lost: d.lost, Idle: d.wasIdle, Late: late, Bytes: qp.mtu + wireOverhead(&qp.path),
+		RTT: rtt, Arrived: max(span(d.una, sq.una)+sq.have()-d.have, 0), ArriveNs: now - d.from,
+		Sent: d.sent, SendNs: d.took, GapNs: d.gap, Lost: d.lost, Idle: d.wasIdle, Late: late, Bytes: qp.mtu +
+			wireOverhead(&qp.path),
 	}
 	if d.packets > 0 {
 		r.Bytes = d.bytes / d.packets

@@ -10,10 +10,9 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// The 27 known deviations of rdma_rxe from the specification, by the number
-// that the project's wire notes (part 8) give them. In each test a puppet
-// plays the deviating peer: the engine does what the specification says and
-// survives.
+// The 27 known deviations of rdma_rxe from the specification, by the number that the project's wire
+// notes (part 8) give them. In each test a puppet plays the deviating peer: the engine does what
+// the specification says and survives.
 
 // 1: retry_cnt 7 is for ever on rxe. The engine gives up after 7 retries, as
 // the specification and ConnectX do, and answers a peer that never does.
@@ -41,7 +40,8 @@ func TestDeviation01RetryForever(t *testing.T) {
 func TestDeviation02RetriedFlushAndAtomicWrite(t *testing.T) {
 	d := newPuppet(t, pairConfig{}, linkConfig{})
 	flush := func(va uint64) {
-		d.send(ib.RCFlush, 0, nil, reth(va, d.a.region.RKey(), 8), func(p *ib.Packet) { p.FETH = ib.FlushGlobalVisibility })
+		d.send(ib.RCFlush, 0, nil, reth(va, d.a.region.RKey(), 8),
+			func(p *ib.Packet) { p.FETH = ib.FlushGlobalVisibility })
 	}
 	write := func(va uint64, data string) {
 		d.send(ib.RCAtomicWrite, 1, []byte(data), reth(va, d.a.region.RKey(), 8))
@@ -161,9 +161,8 @@ func TestDeviation05ReplayWindowShrinks(t *testing.T) {
 	require.EqualValues(t, 3*1024, from-d.b.base)
 }
 
-// 6: duplicates of a zero-length READ need a valid key on rxe 6.1 and key 0 on
-// 6.12. The responder answers any; keys of zero-length accesses are not
-// checked (IBTA C9-88).
+// 6: duplicates of a zero-length READ need a valid key on rxe 6.1 and key 0 on 6.12. The responder
+// answers any; keys of zero-length accesses are not checked (IBTA C9-88).
 func TestDeviation06ZeroLengthRead(t *testing.T) {
 	d := newPuppet(t, pairConfig{}, linkConfig{})
 	for i, key := range []ib.RKey{0, d.a.region.RKey(), 0x12345678} {
@@ -181,8 +180,7 @@ func TestDeviation06ZeroLengthRead(t *testing.T) {
 	d.wantState(transport.StateRTS)
 }
 
-// 7: a SEND that does not fit is refused by rxe with 0x63; the specification
-// says 0x61.
+// 7: a SEND that does not fit is refused by rxe with 0x63; the specification says 0x61.
 func TestDeviation07SendTooLong(t *testing.T) {
 	for nak, want := range map[ib.Syndrome]string{
 		ib.NAKRemoteOperation: "1 remote operation error", ib.NAKInvalidRequest: "1 remote invalid request error",
@@ -205,7 +203,8 @@ func TestDeviation07SendTooLong(t *testing.T) {
 // 8: rxe acknowledges SEND with invalidate of a bad key, then goes silent.
 func TestDeviation08SendInvBadKey(t *testing.T) {
 	d := newPuppet(t, pairConfig{}, linkConfig{})
-	d.a.post(with(d.a.send(0, 8), func(wr *transport.SendWR) { wr.Opcode, wr.InvalidateKey = transport.WRSendInv, 0x777 }))
+	d.a.post(with(d.a.send(0, 8),
+		func(wr *transport.SendWR) { wr.Opcode, wr.InvalidateKey = transport.WRSendInv, 0x777 }))
 	d.pump()
 	d.send(ib.RCAcknowledge, 0, nil)
 	d.a.post(d.a.send(0, 8))
@@ -326,8 +325,7 @@ func TestDeviation13DepthRoundedUp(t *testing.T) {
 	require.EqualValues(t, 4, d.a.buf[1024], "each executed once")
 }
 
-// 14: rxe ignores credits and MSN and always sends 0x1F. Garbage in either
-// does no harm.
+// 14: rxe ignores credits and MSN and always sends 0x1F. Garbage in either does no harm.
 func TestDeviation14CreditsAndMSN(t *testing.T) {
 	d := newPuppet(t, pairConfig{}, linkConfig{})
 	for i := range 40 {
@@ -356,7 +354,8 @@ func TestDeviation15Datagrams(t *testing.T) {
 	ah, err := d.a.eng.CreateAH(d.a.pd, transport.AddressVector{DGID: ib.GIDFromAddr(d.b.addr)})
 	require.NoError(t, err)
 	for _, key := range []ib.QKey{0x80000000, 0x1234} {
-		d.a.post(with(d.a.send(0, 4), func(wr *transport.SendWR) { wr.AH, wr.RemoteQPN, wr.RemoteQKey = ah, puppetQPN, key }))
+		d.a.post(with(d.a.send(0, 4),
+			func(wr *transport.SendWR) { wr.AH, wr.RemoteQPN, wr.RemoteQKey = ah, puppetQPN, key }))
 	}
 	d.want(`
 		a> SEND ONLY 0 4B qkey=0x11111111
@@ -384,8 +383,7 @@ func TestDeviation16PKeyAndMigReq(t *testing.T) {
 	require.EqualValues(t, 3, d.a.eng.Counters().DropPKey)
 }
 
-// 17: rxe knows no ECN and no CNP. Marks on what it sends are counted, a CNP
-// is never an error.
+// 17: rxe knows no ECN and no CNP. Marks on what it sends are counted, a CNP is never an error.
 func TestDeviation17Congestion(t *testing.T) {
 	d := newPuppet(t, pairConfig{}, linkConfig{})
 	d.sendFrom(transport.RxPacket{Src: d.b.addr, Dst: d.a.addr, TrafficClass: transport.ECNCE,
@@ -468,7 +466,8 @@ func TestDeviation22NAKInReadStream(t *testing.T) {
 	d = newPuppet(t, pairConfig{}, linkConfig{})
 	r, err := d.a.mem.Register(d.a.pd, mem.RegionAttr{Bytes: make([]byte, 1<<20), Access: mem.RemoteRead})
 	require.NoError(t, err)
-	rx := transport.RxPacket{Src: d.b.addr, Dst: d.a.addr, Data: d.packet(ib.RCReadRequest, 0, nil, reth(r.IOVA(), r.RKey(), 1<<20))}
+	rx := transport.RxPacket{Src: d.b.addr, Dst: d.a.addr,
+		Data: d.packet(ib.RCReadRequest, 0, nil, reth(r.IOVA(), r.RKey(), 1<<20))}
 	d.a.eng.HandlePacket(d.now, &rx)
 	batch := make([]transport.TxPacket, 3)
 	require.Equal(t, 3, d.a.eng.PollTransmit(d.now, batch))
@@ -536,10 +535,12 @@ func TestDeviation25UCMissingLast(t *testing.T) {
 // 26: rxe sends flow label 0 always; it is not looked at on receive. The other
 // IPv6 and IPv4 fields that do not identify the peer are not either.
 func TestDeviation26HeaderFieldsIgnored(t *testing.T) {
-	d := newPuppet(t, pairConfig{v6: true}, linkConfig{attr: func(l *link, a *transport.QPAttr) { a.AV.FlowLabel = 0x12345 }})
+	d := newPuppet(t, pairConfig{v6: true},
+		linkConfig{attr: func(l *link, a *transport.QPAttr) { a.AV.FlowLabel = 0x12345 }})
 	for i, hop := range []uint8{0, 1, 64, 255} {
 		d.sendFrom(transport.RxPacket{Src: d.b.addr, Dst: d.a.addr, HopLimit: hop, TrafficClass: uint8(i) << 5,
-			Data: d.packet(ib.RCWriteOnly, i, make([]byte, 8), func(p *ib.Packet) { p.FECN, p.BECN, p.Resv6, p.Resv7 = true, true, 63, 127 })})
+			Data: d.packet(ib.RCWriteOnly, i, make([]byte, 8),
+				func(p *ib.Packet) { p.FECN, p.BECN, p.Resv6, p.Resv7 = true, true, 63, 127 })})
 	}
 	d.want(`
 		a> ACKNOWLEDGE 0 ACK msn=1

@@ -52,7 +52,8 @@ func New(cfg Config) (*Engine, error) {
 		return nil, argError(op, "Tuning.MaxUnackedPackets", fmt.Sprintf("%d is not in 0..%d",
 			cfg.Tuning.MaxUnackedPackets, ib.MaxPSNSpan-1))
 	case cfg.Tuning.AckReqInterval < 0 || cfg.Tuning.AckReqInterval >= ib.MaxPSNSpan:
-		return nil, argError(op, "Tuning.AckReqInterval", fmt.Sprintf("%d is not in 0..%d", cfg.Tuning.AckReqInterval, ib.MaxPSNSpan-1))
+		return nil, argError(op, "Tuning.AckReqInterval",
+			fmt.Sprintf("%d is not in 0..%d", cfg.Tuning.AckReqInterval, ib.MaxPSNSpan-1))
 	}
 	for _, t := range [...]struct {
 		name  string

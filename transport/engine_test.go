@@ -50,29 +50,46 @@ func TestDrops(t *testing.T) {
 		edit func(*ib.Packet, *RxPacket, *QP)
 		want func(*Counters) *uint64
 	}{
-		"short":     {ib.RC, func(p *ib.Packet, rx *RxPacket, _ *QP) { rx.Data = []byte{0, 1, 2} }, func(c *Counters) *uint64 { return &c.DropMalformed }},
-		"version":   {ib.RC, func(p *ib.Packet, _ *RxPacket, _ *QP) { p.TVer = 1 }, func(c *Counters) *uint64 { return &c.DropMalformed }},
-		"opcode":    {ib.RC, func(p *ib.Packet, rx *RxPacket, _ *QP) { rx.Data = append([]byte{0x15}, make([]byte, 30)...) }, func(c *Counters) *uint64 { return &c.DropOpcode }},
-		"qpn":       {ib.RC, func(p *ib.Packet, _ *RxPacket, _ *QP) { p.DestQP++ }, func(c *Counters) *uint64 { return &c.DropNoQP }},
-		"qpn 0":     {ib.RC, func(p *ib.Packet, _ *RxPacket, _ *QP) { p.DestQP = 0 }, func(c *Counters) *uint64 { return &c.DropNoQP }},
-		"transport": {ib.RC, func(p *ib.Packet, _ *RxPacket, _ *QP) { p.Opcode = ib.UCSendOnly }, func(c *Counters) *uint64 { return &c.DropQPType }},
-		"CNP to UD": {ib.UD, func(p *ib.Packet, _ *RxPacket, _ *QP) { p.Opcode = ib.CNP }, func(c *Counters) *uint64 { return &c.DropQPType }},
-		"state":     {ib.RC, func(p *ib.Packet, _ *RxPacket, qp *QP) { qp.state = StateInit }, func(c *Counters) *uint64 { return &c.DropState }},
+		"short": {ib.RC, func(p *ib.Packet, rx *RxPacket, _ *QP) { rx.Data = []byte{0, 1, 2} },
+			func(c *Counters) *uint64 { return &c.DropMalformed }},
+		"version": {ib.RC, func(p *ib.Packet, _ *RxPacket, _ *QP) { p.TVer = 1 },
+			func(c *Counters) *uint64 { return &c.DropMalformed }},
+		"opcode": {ib.RC,
+			func(p *ib.Packet, rx *RxPacket, _ *QP) { rx.Data = append([]byte{0x15}, make([]byte, 30)...) },
+			func(c *Counters) *uint64 { return &c.DropOpcode }},
+		"qpn": {ib.RC, func(p *ib.Packet, _ *RxPacket, _ *QP) { p.DestQP++ },
+			func(c *Counters) *uint64 { return &c.DropNoQP }},
+		"qpn 0": {ib.RC, func(p *ib.Packet, _ *RxPacket, _ *QP) { p.DestQP = 0 },
+			func(c *Counters) *uint64 { return &c.DropNoQP }},
+		"transport": {ib.RC, func(p *ib.Packet, _ *RxPacket, _ *QP) { p.Opcode = ib.UCSendOnly },
+			func(c *Counters) *uint64 { return &c.DropQPType }},
+		"CNP to UD": {ib.UD, func(p *ib.Packet, _ *RxPacket, _ *QP) { p.Opcode = ib.CNP },
+			func(c *Counters) *uint64 { return &c.DropQPType }},
+		"state": {ib.RC, func(p *ib.Packet, _ *RxPacket, qp *QP) { qp.state = StateInit },
+			func(c *Counters) *uint64 { return &c.DropState }},
 		"response in RTR": {ib.RC, func(p *ib.Packet, _ *RxPacket, qp *QP) {
 			p.Opcode = ib.RCAcknowledge
 			qp.state = StateRTR
 		}, func(c *Counters) *uint64 { return &c.DropState }},
-		"error":       {ib.RC, func(p *ib.Packet, _ *RxPacket, qp *QP) { qp.state = StateErr }, func(c *Counters) *uint64 { return &c.DropState }},
-		"source":      {ib.RC, func(p *ib.Packet, rx *RxPacket, _ *QP) { rx.Src = netip.MustParseAddr("10.0.0.3") }, func(c *Counters) *uint64 { return &c.DropAddress }},
-		"destination": {ib.RC, func(p *ib.Packet, rx *RxPacket, _ *QP) { rx.Dst = netip.MustParseAddr("10.0.0.3") }, func(c *Counters) *uint64 { return &c.DropAddress }},
+		"error": {ib.RC, func(p *ib.Packet, _ *RxPacket, qp *QP) { qp.state = StateErr },
+			func(c *Counters) *uint64 { return &c.DropState }},
+		"source": {ib.RC, func(p *ib.Packet, rx *RxPacket, _ *QP) { rx.Src = netip.MustParseAddr("10.0.0.3") },
+			func(c *Counters) *uint64 { return &c.DropAddress }},
+		"destination": {ib.RC, func(p *ib.Packet, rx *RxPacket, _ *QP) { rx.Dst = netip.MustParseAddr("10.0.0.3") },
+			func(c *Counters) *uint64 { return &c.DropAddress }},
 		"UD destination": {ib.UD, func(p *ib.Packet, rx *RxPacket, _ *QP) {
 			p.Opcode = ib.UDSendOnly
 			rx.Dst = netip.MustParseAddr("10.0.0.3")
 		}, func(c *Counters) *uint64 { return &c.DropAddress }},
-		"P_Key":        {ib.RC, func(p *ib.Packet, _ *RxPacket, _ *QP) { p.PKey = 0x8001 }, func(c *Counters) *uint64 { return &c.DropPKey }},
-		"Q_Key":        {ib.UD, func(p *ib.Packet, _ *RxPacket, _ *QP) { p.Opcode, p.DETH.QKey = ib.UDSendOnly, 1 }, func(c *Counters) *uint64 { return &c.DropQKey }},
-		"empty group":  {ib.UD, func(p *ib.Packet, _ *RxPacket, _ *QP) { p.Opcode, p.DestQP = ib.UDSendOnly, ib.QPNMulticast }, func(c *Counters) *uint64 { return &c.DropNoQP }},
-		"RC to groups": {ib.RC, func(p *ib.Packet, _ *RxPacket, _ *QP) { p.DestQP = ib.QPNMulticast }, func(c *Counters) *uint64 { return &c.DropNoQP }},
+		"P_Key": {ib.RC, func(p *ib.Packet, _ *RxPacket, _ *QP) { p.PKey = 0x8001 },
+			func(c *Counters) *uint64 { return &c.DropPKey }},
+		"Q_Key": {ib.UD, func(p *ib.Packet, _ *RxPacket, _ *QP) { p.Opcode, p.DETH.QKey = ib.UDSendOnly, 1 },
+			func(c *Counters) *uint64 { return &c.DropQKey }},
+		"empty group": {ib.UD,
+			func(p *ib.Packet, _ *RxPacket, _ *QP) { p.Opcode, p.DestQP = ib.UDSendOnly, ib.QPNMulticast },
+			func(c *Counters) *uint64 { return &c.DropNoQP }},
+		"RC to groups": {ib.RC, func(p *ib.Packet, _ *RxPacket, _ *QP) { p.DestQP = ib.QPNMulticast },
+			func(c *Counters) *uint64 { return &c.DropNoQP }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLoop(t, loopOptions{typ: c.typ, psn: 5})
@@ -102,8 +119,7 @@ func TestDrops(t *testing.T) {
 	}
 }
 
-// QPs take turns, each with a run of packets, and responses cannot keep a QP's
-// requests away.
+// QPs take turns, each with a run of packets, and responses cannot keep a QP's requests away.
 func TestTurns(t *testing.T) {
 	l := newLoop(t, loopOptions{mtu: ib.MTU256, tuning: Tuning{MaxUnackedPackets: 1000}})
 	one := l.a.qp
@@ -112,7 +128,9 @@ func TestTurns(t *testing.T) {
 	l.a.qp = two
 	l.connect(l.a, l.b, loopOptions{typ: ib.RC, mtu: ib.MTU256})
 	for _, qp := range []*QP{one, two} {
-		require.NoError(t, qp.PostSend(l.now, &SendWR{Opcode: WRWrite, SGList: []SGE{l.a.at(0, 300*256)}, RKey: l.b.region.RKey(), RemoteAddr: l.b.region.IOVA()}))
+		require.NoError(t, qp.PostSend(l.now, &SendWR{
+			Opcode: WRWrite, SGList: []SGE{l.a.at(0, 300*256)}, RKey: l.b.region.RKey(), RemoteAddr: l.b.region.IOVA(),
+		}))
 	}
 	runs := []ib.QPN{}
 	count := 0
@@ -139,7 +157,9 @@ func TestResponsesDoNotStarveRequests(t *testing.T) {
 		RemoteAddr: l.a.region.IOVA(), RKey: l.a.region.RKey(),
 	}))
 	l.carry(l.b, l.a)
-	require.NoError(t, l.a.qp.PostSend(l.now, &SendWR{Opcode: WRWrite, SGList: []SGE{l.a.at(0, 8)}, RKey: l.b.region.RKey(), RemoteAddr: l.b.region.IOVA()}))
+	require.NoError(t, l.a.qp.PostSend(l.now, &SendWR{
+		Opcode: WRWrite, SGList: []SGE{l.a.at(0, 8)}, RKey: l.b.region.RKey(), RemoteAddr: l.b.region.IOVA(),
+	}))
 	for i := range 3 {
 		n := l.a.e.PollTransmit(l.now, l.batch[:32])
 		for j := range l.batch[:n] {

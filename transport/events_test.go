@@ -39,8 +39,7 @@ func TestEventsOfDestroyedObjectsAreDropped(t *testing.T) {
 	require.Empty(t, drainEvents(b.e))
 }
 
-// Every object may raise all its events at once without making the queue
-// overrun or grow.
+// Every object may raise all its events at once without making the queue overrun or grow.
 func TestEventsRoomForAll(t *testing.T) {
 	b := newBench(t)
 	var qps []*QP

@@ -84,9 +84,11 @@ func ExampleSRQ() {
 // Datagrams go where an address handle says.
 func ExampleEngine_CreateAH() {
 	n := newNode("192.0.2.1", make([]byte, 64))
-	ah, err := n.engine.CreateAH(n.region.PD(), transport.AddressVector{DGID: ib.GIDFromAddr(netip.MustParseAddr("192.0.2.9"))})
+	ah, err := n.engine.CreateAH(n.region.PD(),
+		transport.AddressVector{DGID: ib.GIDFromAddr(netip.MustParseAddr("192.0.2.9"))})
 	fmt.Println(ah.Query().DGID, err)
-	_, err = n.engine.CreateAH(n.region.PD(), transport.AddressVector{DGID: ib.GIDFromAddr(netip.MustParseAddr("2001:db8::9"))})
+	_, err = n.engine.CreateAH(n.region.PD(),
+		transport.AddressVector{DGID: ib.GIDFromAddr(netip.MustParseAddr("2001:db8::9"))})
 	fmt.Println(err)
 	// Output:
 	// 0000:0000:0000:0000:0000:ffff:c000:0209 <nil>

@@ -83,9 +83,10 @@ func ExampleEngine() {
 	check(b.qp.PostRecv(&transport.RecvWR{ID: 1, SGList: []transport.SGE{
 		{Addr: b.region.IOVA(), Length: 64, LKey: b.region.LKey()},
 	}}))
-	check(a.qp.PostSend(0, &transport.SendWR{ID: 2, Opcode: transport.WRSend, Flags: transport.SendSignaled, SGList: []transport.SGE{
-		{Addr: a.region.IOVA(), Length: 11, LKey: a.region.LKey()},
-	}}))
+	check(a.qp.PostSend(0,
+		&transport.SendWR{ID: 2, Opcode: transport.WRSend, Flags: transport.SendSignaled, SGList: []transport.SGE{
+			{Addr: a.region.IOVA(), Length: 11, LKey: a.region.LKey()},
+		}}))
 	carry(0, a, b)
 	carry(1000, b, a)
 

@@ -15,10 +15,9 @@ import (
 	"github.com/goroce/goroce/transport/cc"
 )
 
-// FuzzEngine interprets its input as a program: packets of any content,
-// mostly such as get past the first checks, and calls of the API with any
-// arguments, in any order, on an engine with QPs of all types. Nothing may
-// panic or go on for ever, no byte outside registered memory may change, and
+// FuzzEngine interprets its input as a program: packets of any content, mostly such as get past the
+// first checks, and calls of the API with any arguments, in any order, on an engine with QPs of all
+// types. Nothing may panic or go on for ever, no byte outside registered memory may change, and
 // every packet that comes out is well formed.
 func FuzzEngine(f *testing.F) {
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -278,7 +277,8 @@ func (z *fuzzer) op() {
 		_ = z.cqs[z.pick(len(z.cqs))].Destroy()
 		_ = z.srqs[0].Destroy()
 	case op < 252:
-		ah, err := z.a.eng.CreateAH(z.a.pd, transport.AddressVector{DGID: ib.GIDFromAddr(z.b.addr), SGIDIndex: int(int8(z.u8())), FlowLabel: z.u32()})
+		ah, err := z.a.eng.CreateAH(z.a.pd,
+			transport.AddressVector{DGID: ib.GIDFromAddr(z.b.addr), SGIDIndex: int(int8(z.u8())), FlowLabel: z.u32()})
 		if err == nil {
 			z.ahs = append(z.ahs, ah)
 		}
@@ -322,8 +322,7 @@ func (z *fuzzer) revive(i int) {
 	}
 }
 
-// packet delivers bytes: of any kind, or shaped for the QP and then perhaps
-// damaged.
+// packet delivers bytes: of any kind, or shaped for the QP and then perhaps damaged.
 func (z *fuzzer) packet(qp *transport.QP) {
 	if z.u8() < 10 {
 		n := min(int(z.u16())%300, len(z.in))
@@ -444,8 +443,8 @@ func (z *fuzzer) sges() []transport.SGE {
 
 func (z *fuzzer) sendWR() transport.SendWR {
 	wr := transport.SendWR{
-		ID: uint64(z.u8()), Opcode: transport.WROpcode(z.u8() % 14), Flags: transport.SendFlags(z.u8()), SGList: z.sges(),
-		Imm: 5, InvalidateKey: ib.RKey(z.key()), RemoteAddr: z.address(), RKey: ib.RKey(z.key()),
+		ID: uint64(z.u8()), Opcode: transport.WROpcode(z.u8() % 14), Flags: transport.SendFlags(z.u8()),
+		SGList: z.sges(), Imm: 5, InvalidateKey: ib.RKey(z.key()), RemoteAddr: z.address(), RKey: ib.RKey(z.key()),
 		CompareAdd: uint64(z.u8()), FlushLength: z.small(), FlushType: ib.FETH(z.u8() & 0x13),
 		RemoteQPN: ib.QPN(z.u8()), RemoteQKey: 0x11111111,
 	}
@@ -458,8 +457,9 @@ func (z *fuzzer) sendWR() transport.SendWR {
 		wr.AH = z.ahs[int(b)%len(z.ahs)]
 	}
 	if wr.Opcode == transport.WRBindMW {
-		wr.Bind = transport.BindMW{MW: z.mws[0], Region: z.mrs[z.pick(len(z.mrs))], NewRKey: mem.NextRKey(z.mws[0].RKey()),
-			Addr: z.address(), Length: uint64(z.small()), Access: mem.Access(z.u16())}
+		wr.Bind = transport.BindMW{MW: z.mws[0], Region: z.mrs[z.pick(len(z.mrs))],
+			NewRKey: mem.NextRKey(z.mws[0].RKey()), Addr: z.address(), Length: uint64(z.small()),
+			Access: mem.Access(z.u16())}
 		if z.u8() > 200 {
 			wr.Bind.MW = nil
 		}
@@ -477,14 +477,16 @@ func (z *fuzzer) goodSend(typ ib.Transport) transport.SendWR {
 		n %= 1025
 	}
 	wr := transport.SendWR{
-		ID: uint64(z.u8()), Opcode: transport.WROpcode(z.u8() % byte(transport.WRLocalInv)), Flags: transport.SendFlags(z.u8() & 7),
-		RemoteAddr: z.b.base, RKey: 1, AH: z.ahs[z.pick(len(z.ahs))], RemoteQPN: puppetQPN, FlushType: ib.FlushGlobalVisibility,
+		ID: uint64(z.u8()), Opcode: transport.WROpcode(z.u8() % byte(transport.WRLocalInv)),
+		Flags: transport.SendFlags(z.u8() & 7), RemoteAddr: z.b.base, RKey: 1, AH: z.ahs[z.pick(len(z.ahs))],
+		RemoteQPN: puppetQPN, FlushType: ib.FlushGlobalVisibility,
 	}
 	switch {
 	case typ == ib.UD:
 		wr.Opcode %= 2
 	case typ == ib.UC:
-		wr.Opcode = []transport.WROpcode{transport.WRSend, transport.WRSendImm, transport.WRWrite, transport.WRWriteImm}[wr.Opcode%4]
+		wr.Opcode = []transport.WROpcode{transport.WRSend, transport.WRSendImm, transport.WRWrite,
+			transport.WRWriteImm}[wr.Opcode%4]
 	case wr.Opcode == transport.WRCompareSwap, wr.Opcode == transport.WRFetchAdd, wr.Opcode == transport.WRAtomicWrite:
 		n = 8
 	case wr.Opcode == transport.WRFlush:

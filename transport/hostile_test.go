@@ -43,9 +43,8 @@ func (sq *requester) checkInvariants(t testing.TB) {
 	require.Equal(t, sq.retry.rnrWait, sq.qp.timerSet(timerRNR))
 }
 
-// hostile drives a requester with actions from data: the peer answers
-// anything, at any time. It is the body of the fuzz target and of a seeded
-// test.
+// hostile drives a requester with actions from data: the peer answers anything, at any time. It is
+// the body of the fuzz target and of a seeded test.
 func hostile(t testing.TB, data []byte) {
 	next := func() int {
 		if len(data) == 0 {
@@ -72,7 +71,8 @@ func hostile(t testing.TB, data []byte) {
 	for len(data) > 0 {
 		switch next() % 8 {
 		case 0, 1:
-			wr := SendWR{ID: posted, Opcode: WROpcode(next()) % numWROpcodes, Flags: SendSignaled | SendFlags(next())&(SendFence|SendSolicited)}
+			wr := SendWR{ID: posted, Opcode: WROpcode(next()) % numWROpcodes,
+				Flags: SendSignaled | SendFlags(next())&(SendFence|SendSolicited)}
 			n := next() * 8
 			switch wr.Opcode {
 			case WRCompareSwap, WRFetchAdd, WRAtomicWrite:

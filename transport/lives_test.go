@@ -31,7 +31,8 @@ func TestQueuePairLives(t *testing.T) {
 		return
 	}
 	for _, s := range []transport.WCStatus{
-		transport.WCSuccess, transport.WCFlushErr, transport.WCRetryExcErr, transport.WCRemoteAccessErr, transport.WCLocalProtErr,
+		transport.WCSuccess, transport.WCFlushErr, transport.WCRetryExcErr, transport.WCRemoteAccessErr,
+		transport.WCLocalProtErr,
 	} {
 		require.NotZero(t, sum[s], "%v", s)
 	}
@@ -82,7 +83,8 @@ func newLives(t *testing.T, seed uint64, sum map[transport.WCStatus]int) *lives 
 	rng := rand.New(rand.NewPCG(seed, 0x11fe))
 	p := newPair(t, pairConfig{mtu: ib.MTU4096, seed: seed})
 	p.logging = seeds.One()
-	s := &lives{t: t, p: p, typ: []ib.Transport{ib.RC, ib.RC, ib.UC}[rng.IntN(3)], rng: rng, all: map[uint64]*life{}, sum: sum}
+	s := &lives{t: t, p: p, typ: []ib.Transport{ib.RC, ib.RC, ib.UC}[rng.IntN(3)], rng: rng,
+		all: map[uint64]*life{}, sum: sum}
 	shared := rng.IntN(3) == 0
 	for i, e := range p.ends {
 		s.register(i)
@@ -123,7 +125,8 @@ func newLives(t *testing.T, seed uint64, sum map[transport.WCStatus]int) *lives 
 // register makes a region, in place of one that may be gone.
 func (s *lives) register(i int) {
 	e := s.p.ends[i]
-	r, err := e.mem.Register(e.pd, mem.RegionAttr{Bytes: e.buf[bufBytes-livesArea:], IOVA: e.base + bufBytes, IOVASet: true, Access: allAccess})
+	r, err := e.mem.Register(e.pd,
+		mem.RegionAttr{Bytes: e.buf[bufBytes-livesArea:], IOVA: e.base + bufBytes, IOVASet: true, Access: allAccess})
 	require.NoError(s.t, err)
 	s.extra[i] = r
 }
@@ -211,7 +214,8 @@ func (s *lives) run() {
 	for _, pair := range s.ends {
 		for _, e := range pair {
 			if e.life != nil {
-				require.NoError(s.t, e.qp.Modify(s.p.now, transport.QPAttr{State: transport.StateErr}, transport.AttrState))
+				require.NoError(s.t,
+					e.qp.Modify(s.p.now, transport.QPAttr{State: transport.StateErr}, transport.AttrState))
 			}
 		}
 	}
@@ -237,7 +241,8 @@ func (s *lives) state() (out string) {
 	for _, pair := range s.ends {
 		for _, e := range pair {
 			if e.life != nil {
-				out += fmt.Sprintf("%s: life %d in %v: %d sends, %d receives; ", e.name, e.life.number, e.qp.State(), len(e.life.sends), len(e.life.recvs))
+				out += fmt.Sprintf("%s: life %d in %v: %d sends, %d receives; ", e.name, e.life.number,
+					e.qp.State(), len(e.life.sends), len(e.life.recvs))
 			}
 		}
 	}
@@ -342,7 +347,8 @@ func (s *lives) postRecv(e *livesEnd) bool {
 	if srq := s.srq[e.i]; srq != nil {
 		s.ids++
 		slot := s.freeSlot(e.i)
-		wr := transport.RecvWR{ID: s.ids | livesRecv, SGList: []transport.SGE{e.sge(livesSlot(max(slot, 0)), livesBytes)}}
+		wr := transport.RecvWR{ID: s.ids | livesRecv,
+			SGList: []transport.SGE{e.sge(livesSlot(max(slot, 0)), livesBytes)}}
 		err := srq.PostRecv(&wr)
 		if slot < 0 {
 			require.ErrorIs(s.t, err, transport.ErrQueueFull)

@@ -10,8 +10,7 @@ import (
 	"github.com/goroce/goroce/mem"
 )
 
-// A window is bound, used by the peer, and invalidated, all by work requests in
-// one queue.
+// A window is bound, used by the peer, and invalidated, all by work requests in one queue.
 func TestBindAndInvalidate(t *testing.T) {
 	l := newLoop(t, loopOptions{})
 	w, err := l.b.mem.AllocMW(l.b.pd, mem.Type2B)
@@ -30,7 +29,8 @@ func TestBindAndInvalidate(t *testing.T) {
 	l.run()
 	require.Equal(t, []WC{{ID: 1, Opcode: WCBindMW, QPN: l.b.qp.Number()}}, completions(l.b.scq))
 
-	write := SendWR{Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{l.a.at(0, 64)}, RemoteAddr: l.b.region.IOVA() + 64, RKey: key}
+	write := SendWR{Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{l.a.at(0, 64)},
+		RemoteAddr: l.b.region.IOVA() + 64, RKey: key}
 	fill(l.a.data[:64], 8)
 	require.NoError(t, l.a.qp.PostSend(l.now, &write))
 	l.run()
@@ -41,7 +41,8 @@ func TestBindAndInvalidate(t *testing.T) {
 	require.NoError(t, l.b.qp.PostSend(l.now, &SendWR{
 		Opcode: WRWrite, SGList: []SGE{l.b.at(0, 8)}, RemoteAddr: l.a.region.IOVA(), RKey: l.a.region.RKey(),
 	}))
-	require.NoError(t, l.b.qp.PostSend(l.now, &SendWR{ID: 2, Opcode: WRLocalInv, Flags: SendSignaled, InvalidateKey: key}))
+	require.NoError(t,
+		l.b.qp.PostSend(l.now, &SendWR{ID: 2, Opcode: WRLocalInv, Flags: SendSignaled, InvalidateKey: key}))
 	l.carry(l.b, l.a)
 	require.True(t, w.Bound())
 	l.run()

@@ -16,12 +16,14 @@ import (
 // The longest message, 2^31 bytes, both ways, on memory that is mapped but
 // never touched: the engine sends slices of it.
 func TestLongestMessage(t *testing.T) {
-	big, err := syscall.Mmap(-1, 0, 1<<31, syscall.PROT_READ, syscall.MAP_ANON|syscall.MAP_PRIVATE|syscall.MAP_NORESERVE)
+	big, err := syscall.Mmap(-1, 0, 1<<31, syscall.PROT_READ,
+		syscall.MAP_ANON|syscall.MAP_PRIVATE|syscall.MAP_NORESERVE)
 	if err != nil {
 		t.Skipf("no address space of 2 GiB: %v", err)
 	}
 	defer func() { require.NoError(t, syscall.Munmap(big)) }()
-	d := newPuppet(t, pairConfig{mtu: ib.MTU4096}, linkConfig{attr: func(l *link, a *transport.QPAttr) { a.PathMTU = ib.MTU4096 }})
+	d := newPuppet(t, pairConfig{mtu: ib.MTU4096},
+		linkConfig{attr: func(l *link, a *transport.QPAttr) { a.PathMTU = ib.MTU4096 }})
 	r, err := d.a.mem.Register(d.a.pd, mem.RegionAttr{Bytes: big, IOVA: 1 << 20, IOVASet: true, Access: mem.RemoteRead})
 	require.NoError(t, err)
 	const packets = 1 << 31 / 4096
@@ -73,6 +75,7 @@ func TestLongestMessage(t *testing.T) {
 	collect(position(ib.RCReadRespFirst, ib.RCReadRespMiddle, ib.RCReadRespLast), false)
 
 	_, err = d.a.tryPost(transport.SendWR{Opcode: transport.WRWrite,
-		SGList: []transport.SGE{{Addr: r.IOVA(), Length: 1 << 31, LKey: r.LKey()}, {Addr: r.IOVA(), Length: 1, LKey: r.LKey()}}})
+		SGList: []transport.SGE{{Addr: r.IOVA(), Length: 1 << 31, LKey: r.LKey()}, {Addr: r.IOVA(), Length: 1,
+			LKey: r.LKey()}}})
 	require.ErrorIs(t, err, transport.ErrMessageTooLong)
 }

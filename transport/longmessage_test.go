@@ -57,7 +57,8 @@ func TestTwoGiB(t *testing.T) {
 					want = ib.RCWriteLast
 				}
 				at := sent * mtu % (total / 32)
-				if op != want || psn != s.psn0.Add(sent) || int(tx.PayloadLen) != mtu || &tx.Frags[0][0] != &s.a.data[at] {
+				if op != want || psn != s.psn0.Add(sent) || int(tx.PayloadLen) != mtu ||
+					&tx.Frags[0][0] != &s.a.data[at] {
 					t.Fatalf("packet %d: %v %v", sent, op, psn)
 				}
 				sent++
@@ -75,7 +76,8 @@ func TestTwoGiB(t *testing.T) {
 		require.NoError(t, s.a.qp.PostSend(s.now, &wr))
 		asked, got := 0, 0
 		payload := make([]byte, mtu)
-		resp := ib.Packet{BTH: ib.BTH{Opcode: ib.RCReadRespMiddle, PKey: ib.PKeyDefault, DestQP: s.a.qp.Number()}, Payload: payload}
+		resp := ib.Packet{BTH: ib.BTH{Opcode: ib.RCReadRespMiddle, PKey: ib.PKeyDefault, DestQP: s.a.qp.Number()},
+			Payload: payload}
 		resp.AETH.Syndrome = ib.ACKNoCredits
 		var b []byte
 		for got < packets {

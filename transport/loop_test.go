@@ -144,8 +144,7 @@ func (l *loop) connect(s, to *side, o loopOptions) {
 	}
 }
 
-// carry moves everything that from has to send to to, and returns how many
-// packets that was.
+// carry moves everything that from has to send to to, and returns how many packets that was.
 func (l *loop) carry(from, to *side) int {
 	total := 0
 	for {
@@ -162,8 +161,7 @@ func (l *loop) carry(from, to *side) int {
 	}
 }
 
-// run carries packets both ways, and lets time pass for timers, until nothing
-// happens any more.
+// run carries packets both ways, and lets time pass for timers, until nothing happens any more.
 func (l *loop) run() {
 	for {
 		for l.carry(l.a, l.b)+l.carry(l.b, l.a) > 0 {

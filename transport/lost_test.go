@@ -60,15 +60,15 @@ func TestBatchGoesOnAfterFault(t *testing.T) {
 	require.EqualValues(t, rigPSN+2, nak.PSN)
 }
 
-// The member of a multicast group whose memory is lost does not keep the datagram from
-// the others.
+// The member of a multicast group whose memory is lost does not keep the datagram from the others.
 func TestGroupGoesOnAfterFault(t *testing.T) {
 	panicOnFault(t)
 	r := udRig(t)
 	group := netip.MustParseAddr("239.1.2.3")
 	first := r.qp
 	lost := lostRegion(t, r, 0x5000000)
-	require.NoError(t, first.PostRecv(&RecvWR{ID: 1, SGList: []SGE{{Addr: lost.IOVA(), Length: 100, LKey: lost.LKey()}}}))
+	require.NoError(t,
+		first.PostRecv(&RecvWR{ID: 1, SGList: []SGE{{Addr: lost.IOVA(), Length: 100, LKey: lost.LKey()}}}))
 	second, err := r.e.CreateQP(QPInitAttr{
 		Type: ib.UD, PD: r.pd, SendCQ: r.cq, RecvCQ: r.cq, QPN: 0x22,
 		Caps: QPCaps{MaxSendWR: 1, MaxRecvWR: 4, MaxRecvSGE: 1},

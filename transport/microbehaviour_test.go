@@ -10,9 +10,8 @@ import (
 	"github.com/goroce/goroce/transport"
 )
 
-// A watcher checks the micro-behaviours that Lumina (SIGCOMM 2023) looks for on
-// any trace of packets: it sees what is sent and what arrives, and knows
-// nothing of the engine.
+// A watcher checks the micro-behaviours that Lumina (SIGCOMM 2023) looks for on any trace of
+// packets: it sees what is sent and what arrives, and knows nothing of the engine.
 //
 //	L1 go-back-N receiver: a sequence NAK names the first missing PSN; it is not
 //	   repeated sooner than the re-arm time until the gap is repaired, unless a packet
@@ -79,7 +78,8 @@ func (w *watcher) side(to *end, qpn ib.QPN) *watched {
 	k := connKey{to.i, qpn}
 	if w.sides[k] == nil {
 		c := w.p.conns[k]
-		w.sides[k] = &watched{next: c.rqPSN, highest: c.rqPSN, una: c.rqPSN, expected: c.rqPSN, reads: map[ib.PSN]readRange{}}
+		w.sides[k] = &watched{next: c.rqPSN, highest: c.rqPSN, una: c.rqPSN, expected: c.rqPSN,
+			reads: map[ib.PSN]readRange{}}
 	}
 	return w.sides[k]
 }
@@ -168,8 +168,7 @@ func (w *watcher) sent(f *flight) {
 	}
 }
 
-// probed checks a loss probe that came so long after the last packet; 0 if that is not
-// known.
+// probed checks a loss probe that came so long after the last packet; 0 if that is not known.
 func (w *watcher) probed(f *flight, s *watched, after int64) {
 	least := int64(w.p.tuning[f.from.i].LossProbe)
 	if least == 0 {
@@ -278,7 +277,8 @@ func (w *watcher) arrived(f *flight) {
 		switch d := k.PSN.Diff(s.expected); {
 		case d == 0:
 			s.nakSent, s.behind, s.anew = false, nil, false
-			needs := info.Op == ib.OpSend && info.Pos&ib.First != 0 || info.Op == ib.OpWrite && info.Headers&ib.HasImmDt != 0
+			needs := info.Op == ib.OpSend && info.Pos&ib.First != 0 ||
+				info.Op == ib.OpWrite && info.Headers&ib.HasImmDt != 0
 			if s.refused = needs && s.recvs == 0; s.refused {
 				break
 			}
@@ -446,7 +446,8 @@ func playAll(t *testing.T, p *pair, a, b *link) {
 // times that (IBTA 9.7.6.1.3 lets it be that late).
 func TestMicroBehaviourTimeout(t *testing.T) {
 	for code := ib.TimeoutCode(1); code < 20; code++ {
-		d := newPuppet(t, pairConfig{tuning: [2]transport.Tuning{{LossProbe: -1}}}, linkConfig{attr: func(l *link, a *transport.QPAttr) { a.Timeout = code }})
+		d := newPuppet(t, pairConfig{tuning: [2]transport.Tuning{{LossProbe: -1}}},
+			linkConfig{attr: func(l *link, a *transport.QPAttr) { a.Timeout = code }})
 		d.a.post(d.a.write(0, 0, 8))
 		d.wait(100 * second)
 		require.Len(t, d.log, 8)

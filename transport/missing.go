@@ -102,7 +102,9 @@ func (sq *requester) watchMissing() bool {
 		}
 	}
 	if !x.on {
-		*x = missing{on: true, ring: x.ring, again: x.again, againAt: x.againAt, doubt: x.doubt, spread: max(x.spread, maxReorder), losses: x.losses, newest: sq.una, seen: sq.una, past: sq.una, next: sq.una, cutAt: sq.una}
+		*x = missing{on: true, ring: x.ring, again: x.again, againAt: x.againAt, doubt: x.doubt,
+			spread: max(x.spread, maxReorder), losses: x.losses, newest: sq.una, seen: sq.una, past: sq.una,
+			next: sq.una, cutAt: sq.una}
 		if sq.retry.back {
 			for psn := sq.una; psn != sq.psn && psn != sq.retry.backEnd; psn = psn.Next() {
 				s := x.at(psn)

@@ -328,7 +328,8 @@ func (sq *requester) missingTimeout(now int64) {
 	for _, again := range [...]bool{false, true} {
 		for psn, top := sq.una, x.top(); psn != top; psn = psn.Next() {
 			// The peer may have a READ, and wait for a request before it.
-			if s := x.at(psn); (!s.had || s.want && x.seen.After(psn)) && (s.order != 0) == again && (!again || s.at <= since) {
+			if s := x.at(psn); (!s.had || s.want && x.seen.After(psn)) && (s.order != 0) == again &&
+				(!again || s.at <= since) {
 				lost.add(sq, psn, s)
 			}
 		}

@@ -100,7 +100,8 @@ func TestSelectiveRepeat(t *testing.T) {
 	require.Equal(t, src, b.buf[:20*1024])
 	for _, f := range p.log {
 		if f.nth > 0 && f.from == p.ends[0] {
-			require.EqualValues(t, 6*us, f.sent, "what an answer tells of is sent at once, over what is between: packet %d", f.rel)
+			require.EqualValues(t, 6*us, f.sent,
+				"what an answer tells of is sent at once, over what is between: packet %d", f.rel)
 		}
 	}
 	require.Equal(t, []int{23, 24, 30, 31}, again(p, p.ends[0]))
@@ -141,7 +142,8 @@ func TestSelectiveRepeatByOthers(t *testing.T) {
 			second.post(second.write(0, 0, 64))
 			p.run()
 			for _, f := range p.log {
-				require.Equal(t, c.same, f.pkt.Resv7 == ib.Resv7Selective, "from its first packet on, and in the answer")
+				require.Equal(t, c.same, f.pkt.Resv7 == ib.Resv7Selective,
+					"from its first packet on, and in the answer")
 			}
 			src := second.fill(0, packets*1024, 2)
 			before := p.ends[0].eng.Counters()
@@ -167,7 +169,8 @@ func TestSelectiveRepeatByOthers(t *testing.T) {
 func TestSelectiveRepeatOnLongPath(t *testing.T) {
 	p := newPair(t, pairConfig{})
 	p.delay = 10 * ms
-	a, b := p.connect(linkConfig{attr: func(_ *link, a *transport.QPAttr) { a.Timeout = 12 }}) // 17 ms, with a probe after a quarter
+	// 17 ms, with a probe after a quarter.
+	a, b := p.connect(linkConfig{attr: func(_ *link, a *transport.QPAttr) { a.Timeout = 12 }})
 	src := a.fill(0, 64*1024, 1)
 	a.post(a.write(0, 0, 1024))
 	p.run()

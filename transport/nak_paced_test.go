@@ -34,7 +34,8 @@ func TestSequenceNAKBehindPacedREAD(t *testing.T) {
 		a> READ RESPONSE LAST 3 1024B ACK msn=1
 		a> ACKNOWLEDGE 4 NAK PSN sequence error msn=1`
 	left := d.log[len(d.log)-1].sent
-	require.Greater(t, left, int64(transport.DefaultSeqNAKRearmNs), "it waited for longer than the time after which it is repeated")
+	require.Greater(t, left, int64(transport.DefaultSeqNAKRearmNs),
+		"it waited for longer than the time after which it is repeated")
 	d.want(wire)
 	d.wait(left + transport.DefaultSeqNAKRearmNs - 1 - d.now)
 	d.want("")

@@ -94,7 +94,8 @@ func TestNotifySRQ(t *testing.T) {
 		p.run()
 	}
 	wcs := b1.wantWC("0 success", "1 success", "2 success")
-	require.Equal(t, []ib.QPN{b1.qp.Number(), b2.qp.Number(), b1.qp.Number()}, []ib.QPN{wcs[0].QPN, wcs[1].QPN, wcs[2].QPN})
+	require.Equal(t, []ib.QPN{b1.qp.Number(), b2.qp.Number(), b1.qp.Number()},
+		[]ib.QPN{wcs[0].QPN, wcs[1].QPN, wcs[2].QPN})
 	b1.wantEvents(transport.EventSRQLimitReached)
 	require.Zero(t, srq.Query().Limit)
 	// A message that was begun is flushed, what is posted stays for the others.
@@ -131,8 +132,7 @@ func TestNotifyCQOverflow(t *testing.T) {
 	b.checkGuards()
 }
 
-// UD: wrong Q_Key, no receive, receive too small: dropped, and counted, and
-// the QP goes on.
+// UD: wrong Q_Key, no receive, receive too small: dropped, and counted, and the QP goes on.
 func TestDatagramDrops(t *testing.T) {
 	d := newPuppet(t, pairConfig{}, linkConfig{typ: ib.UD})
 	d.send(ib.UDSendOnly, 0, []byte("no receive"))

@@ -94,8 +94,10 @@ func (l *link) bringUp(until transport.QPState) {
 	steps := map[ib.Transport][3]transport.AttrMask{
 		ib.RC: {
 			transport.AttrAccess,
-			transport.AttrAV | transport.AttrPathMTU | transport.AttrDestQPN | transport.AttrRQPSN | transport.AttrMaxDestRdAtomic | transport.AttrMinRNRTimer,
-			transport.AttrSQPSN | transport.AttrTimeout | transport.AttrRetryCnt | transport.AttrRNRRetry | transport.AttrMaxRdAtomic | transport.AttrWindow | transport.AttrSilence,
+			transport.AttrAV | transport.AttrPathMTU | transport.AttrDestQPN | transport.AttrRQPSN |
+				transport.AttrMaxDestRdAtomic | transport.AttrMinRNRTimer,
+			transport.AttrSQPSN | transport.AttrTimeout | transport.AttrRetryCnt | transport.AttrRNRRetry |
+				transport.AttrMaxRdAtomic | transport.AttrWindow | transport.AttrSilence,
 		},
 		ib.UC: {
 			transport.AttrAccess,
@@ -121,7 +123,8 @@ func (l *link) bringUp(until transport.QPState) {
 
 // register tells the log where the PSNs of the link start.
 func (l *link) register() {
-	l.p.conns[connKey{l.i, l.qp.Number()}] = &conn{rqPSN: l.attr.RQPSN, sqPSN: l.attr.SQPSN, peer: l.attr.DestQPN, seen: map[sending]int{}}
+	l.p.conns[connKey{l.i, l.qp.Number()}] = &conn{rqPSN: l.attr.RQPSN, sqPSN: l.attr.SQPSN,
+		peer: l.attr.DestQPN, seen: map[sending]int{}}
 	l.p.pathMTU = l.attr.PathMTU.Bytes()
 }
 

@@ -48,9 +48,8 @@ func (p *pair) wantWire(want string) {
 	require.Equal(p.t, strings.Join(lines, "\n"), got)
 }
 
-// String prints the packet with its PSN relative to the start of its
-// direction, as "a> SEND LAST 1 100B imm=0x5 A S", or as
-// "b> ACKNOWLEDGE 1 ACK msn=1".
+// String prints the packet with its PSN relative to the start of its direction, as "a> SEND LAST 1
+// 100B imm=0x5 A S", or as "b> ACKNOWLEDGE 1 ACK msn=1".
 func (f *flight) String() string {
 	var s strings.Builder
 	k := &f.pkt

@@ -20,9 +20,8 @@ import (
 // can see and edit: drop, duplicate, delay, reorder, change. Either engine can
 // be missing; then the test plays that peer (see puppet_test.go).
 //
-// The ICRC is not the engine's business. A packet that a link damages is
-// dropped by the shell, so damage is modelled as loss; a change made by
-// onSend is one that the ICRC does not see.
+// The ICRC is not the engine's business. A packet that a link damages is dropped by the shell, so
+// damage is modelled as loss; a change made by onSend is one that the ICRC does not see.
 type pair struct {
 	t     testing.TB
 	now   int64
@@ -180,7 +179,8 @@ func newPair(t testing.TB, c pairConfig) *pair {
 			continue
 		}
 		e.eng, err = transport.New(transport.Config{
-			GIDs: []netip.Addr{e.addr}, MTU: c.mtu, Mem: e.mem, Rand: rng, Tuning: c.tuning[i], Tracer: c.tracer, Room: c.room[i], GSO: c.gso[i],
+			GIDs: []netip.Addr{e.addr}, MTU: c.mtu, Mem: e.mem, Rand: rng, Tuning: c.tuning[i],
+			Tracer: c.tracer, Room: c.room[i], GSO: c.gso[i],
 		})
 		require.NoError(t, err)
 		e.cq, err = e.eng.CreateCQ(c.cqe, nil)
@@ -315,8 +315,7 @@ func (f *flight) before(g *flight) bool {
 	return f.at < g.at || f.at == g.at && f.seq < g.seq
 }
 
-// step makes the next thing happen unless it is later than limit; it reports
-// whether anything did.
+// step makes the next thing happen unless it is later than limit; it reports whether anything did.
 func (p *pair) step(limit int64) bool {
 	if p.hold == nil || len(p.flying) == 0 || !p.hold() {
 		p.pump()

@@ -34,7 +34,9 @@ func TestTooLongForPath(t *testing.T) {
 				}
 				qp.path.TooLong += c.tooLong
 			}
-			require.NoError(t, qp.PostSend(r.now, &SendWR{ID: 7, Opcode: WRWrite, SGList: []SGE{{Addr: rigVA, Length: uint32(c.bytes), LKey: r.mem.LKey()}}}))
+			require.NoError(t, qp.PostSend(r.now, &SendWR{ID: 7, Opcode: WRWrite, SGList: []SGE{
+				{Addr: rigVA, Length: uint32(c.bytes), LKey: r.mem.LKey()},
+			}}))
 			transmit()
 			for qp.State() == StateRTS {
 				at, ok := r.e.NextTimeout()
@@ -43,7 +45,9 @@ func TestTooLongForPath(t *testing.T) {
 				r.e.HandleTimeout(r.now)
 				transmit()
 			}
-			require.Equal(t, []WC{{ID: 7, QPN: rigQPN, Opcode: WCWrite, ByteLen: uint32(c.bytes), Status: c.want, VendorErr: c.vendor}}, r.wcs())
+			require.Equal(t, []WC{
+				{ID: 7, QPN: rigQPN, Opcode: WCWrite, ByteLen: uint32(c.bytes), Status: c.want, VendorErr: c.vendor},
+			}, r.wcs())
 			want := uint64(4)
 			if c.want == WCLocalLenErr {
 				want = 1
@@ -61,7 +65,8 @@ func TestTooLongBefore(t *testing.T) {
 	qp.attr.Timeout, qp.attr.RetryCnt = 1, 3
 	qp.sq.retry.refill(&qp.attr)
 	post := func() {
-		require.NoError(t, qp.PostSend(r.now, &SendWR{Opcode: WRWrite, SGList: []SGE{{Addr: rigVA, Length: 1024, LKey: r.mem.LKey()}}}))
+		require.NoError(t, qp.PostSend(r.now,
+			&SendWR{Opcode: WRWrite, SGList: []SGE{{Addr: rigVA, Length: 1024, LKey: r.mem.LKey()}}}))
 		for r.e.PollTransmit(r.now, r.tx[:]) > 0 {
 		}
 	}

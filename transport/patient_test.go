@@ -147,13 +147,15 @@ func TestUnaskedAcknowledgement(t *testing.T) {
 		answers []int // bytes
 		acks    bool
 	}{{true, []int{8}, true}, {true, []int{8, 8}, true}, {true, []int{16, 8}, false}, {false, []int{8}, false}} {
-		l := newLoop(t, loopOptions{gso: tc.gso, caps: QPCaps{MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 1, MaxRecvSGE: 1}})
+		l := newLoop(t,
+			loopOptions{gso: tc.gso, caps: QPCaps{MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 1, MaxRecvSGE: 1}})
 		carry := func() { // no timer runs
 			for l.carry(l.a, l.b)+l.carry(l.b, l.a) > 0 {
 			}
 		}
 		toB := func(flags SendFlags) {
-			require.NoError(t, l.a.qp.PostSend(l.now, &SendWR{Opcode: WRWrite, Flags: flags | SendSignaled, SGList: []SGE{l.a.at(0, 8)}, RemoteAddr: l.b.region.IOVA(), RKey: l.b.region.RKey()}))
+			require.NoError(t, l.a.qp.PostSend(l.now, &SendWR{Opcode: WRWrite, Flags: flags | SendSignaled,
+				SGList: []SGE{l.a.at(0, 8)}, RemoteAddr: l.b.region.IOVA(), RKey: l.b.region.RKey()}))
 		}
 		toB(0)
 		carry()
@@ -162,7 +164,9 @@ func TestUnaskedAcknowledgement(t *testing.T) {
 		carry()
 		require.Empty(t, completions(l.a.scq))
 		for _, n := range tc.answers {
-			require.NoError(t, l.b.qp.PostSend(l.now, &SendWR{Opcode: WRWrite, SGList: []SGE{l.b.at(0, n)}, RemoteAddr: l.a.region.IOVA(), RKey: l.a.region.RKey()}))
+			require.NoError(t, l.b.qp.PostSend(l.now, &SendWR{
+				Opcode: WRWrite, SGList: []SGE{l.b.at(0, n)}, RemoteAddr: l.a.region.IOVA(), RKey: l.a.region.RKey(),
+			}))
 		}
 		carry()
 		require.Len(t, completions(l.a.scq), map[bool]int{true: 1, false: 0}[tc.acks])

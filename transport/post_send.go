@@ -229,7 +229,8 @@ func (qp *QP) checkSendUD(wr *SendWR, n uint64) error {
 	case wr.RemoteQPN > ib.QPNMask:
 		return argError("post send", "ud.remote_qpn", wr.RemoteQPN.String())
 	case n > uint64(min(qp.mtu, qp.e.mtu.Bytes())):
-		return opErr("post send", ErrMessageTooLong, "%d bytes in one datagram, at most %d", n, min(qp.mtu, qp.e.mtu.Bytes()))
+		return opErr("post send", ErrMessageTooLong, "%d bytes in one datagram, at most %d", n,
+			min(qp.mtu, qp.e.mtu.Bytes()))
 	}
 	return nil
 }

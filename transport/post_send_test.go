@@ -28,18 +28,25 @@ func TestPostSendRefuses(t *testing.T) {
 		"16 GiB": {ib.RC, func(_ *loop, wr *SendWR) {
 			wr.SGList = []SGE{{Length: 1<<32 - 1}, {Length: 1<<32 - 1}, {Length: 1<<32 - 1}, {Length: 4}}
 		}, ErrMessageTooLong},
-		"inline": {ib.RC, func(_ *loop, wr *SendWR) { wr.Flags, wr.Inline = SendInline, make([]byte, 65) }, ErrInlineTooLarge},
+		"inline": {ib.RC, func(_ *loop, wr *SendWR) { wr.Flags, wr.Inline = SendInline, make([]byte, 65) },
+			ErrInlineTooLarge},
 		"inline list": {ib.RC, func(l *loop, wr *SendWR) {
 			wr.Flags, wr.SGList = SendInline, []SGE{l.a.at(0, 60), l.a.at(0, 5)}
 		}, ErrInlineTooLarge},
-		"inline key":      {ib.RC, func(_ *loop, wr *SendWR) { wr.Flags, wr.SGList[0].LKey = SendInline, 1 }, mem.FaultKey},
-		"inline READ":     {ib.RC, func(_ *loop, wr *SendWR) { wr.Opcode, wr.Flags = WRRead, SendInline }, ErrInvalidAttr},
-		"atomic of 4":     {ib.RC, func(_ *loop, wr *SendWR) { wr.Opcode, wr.SGList[0].Length = WRFetchAdd, 4 }, ErrInvalidAttr},
-		"atomic write 16": {ib.RC, func(_ *loop, wr *SendWR) { wr.Opcode, wr.SGList[0].Length = WRAtomicWrite, 16 }, ErrInvalidAttr},
-		"flush type":      {ib.RC, func(_ *loop, wr *SendWR) { wr.Opcode, wr.FlushType = WRFlush, ib.FlushMR }, ErrInvalidAttr},
-		"flush bits":      {ib.RC, func(_ *loop, wr *SendWR) { wr.Opcode, wr.FlushType = WRFlush, 0x101 }, ErrInvalidAttr},
-		"no AH":           {ib.UD, func(_ *loop, wr *SendWR) { wr.AH = nil }, ErrInvalidAttr},
-		"destroyed AH":    {ib.UD, func(_ *loop, wr *SendWR) { _ = wr.AH.Destroy() }, ErrDestroyed},
+		"inline key": {ib.RC,
+			func(_ *loop, wr *SendWR) { wr.Flags, wr.SGList[0].LKey = SendInline, 1 }, mem.FaultKey},
+		"inline READ": {ib.RC, func(_ *loop, wr *SendWR) { wr.Opcode, wr.Flags = WRRead, SendInline },
+			ErrInvalidAttr},
+		"atomic of 4": {ib.RC,
+			func(_ *loop, wr *SendWR) { wr.Opcode, wr.SGList[0].Length = WRFetchAdd, 4 }, ErrInvalidAttr},
+		"atomic write 16": {ib.RC,
+			func(_ *loop, wr *SendWR) { wr.Opcode, wr.SGList[0].Length = WRAtomicWrite, 16 }, ErrInvalidAttr},
+		"flush type": {ib.RC,
+			func(_ *loop, wr *SendWR) { wr.Opcode, wr.FlushType = WRFlush, ib.FlushMR }, ErrInvalidAttr},
+		"flush bits": {ib.RC, func(_ *loop, wr *SendWR) { wr.Opcode, wr.FlushType = WRFlush, 0x101 },
+			ErrInvalidAttr},
+		"no AH":        {ib.UD, func(_ *loop, wr *SendWR) { wr.AH = nil }, ErrInvalidAttr},
+		"destroyed AH": {ib.UD, func(_ *loop, wr *SendWR) { _ = wr.AH.Destroy() }, ErrDestroyed},
 		"AH of another PD": {ib.UD, func(l *loop, wr *SendWR) {
 			pd, _ := l.a.mem.AllocPD()
 			wr.AH, _ = l.a.e.CreateAH(pd, AddressVector{DGID: ib.GIDFromAddr(l.b.addr)})
@@ -74,7 +81,8 @@ func TestPostSendRefuses(t *testing.T) {
 
 // The ring grows while requests of every kind are in it.
 func TestSendQueueGrows(t *testing.T) {
-	l := newLoop(t, loopOptions{caps: QPCaps{MaxSendWR: 100, MaxRecvWR: 100, MaxSendSGE: 3, MaxRecvSGE: 1, MaxInline: 16}})
+	l := newLoop(t,
+		loopOptions{caps: QPCaps{MaxSendWR: 100, MaxRecvWR: 100, MaxSendSGE: 3, MaxRecvSGE: 1, MaxInline: 16}})
 	fill(l.a.data[:4096], 5)
 	post := func(i int) {
 		wr := SendWR{ID: uint64(i), Opcode: WRSend, Flags: SendSignaled}
@@ -123,8 +131,7 @@ func TestInlineIsCopied(t *testing.T) {
 	}
 }
 
-// 32 elements, more than a descriptor has fragments: gathered by copying, and
-// scattered by a READ.
+// 32 elements, more than a descriptor has fragments: gathered by copying, and scattered by a READ.
 func TestManySGEs(t *testing.T) {
 	l := newLoop(t, loopOptions{caps: QPCaps{MaxSendWR: 4, MaxRecvWR: 4, MaxSendSGE: 32, MaxRecvSGE: 1}})
 	fill(l.a.data[:1<<16], 6)
@@ -135,7 +142,8 @@ func TestManySGEs(t *testing.T) {
 		list = append(list, l.a.at(off, n))
 		want = append(want, l.a.data[off:off+n]...)
 	}
-	wr := SendWR{Opcode: WRWrite, Flags: SendSignaled, SGList: list, RemoteAddr: l.b.region.IOVA(), RKey: l.b.region.RKey()}
+	wr := SendWR{Opcode: WRWrite, Flags: SendSignaled, SGList: list, RemoteAddr: l.b.region.IOVA(),
+		RKey: l.b.region.RKey()}
 	require.NoError(t, l.a.qp.PostSend(l.now, &wr))
 	l.run()
 	require.Equal(t, want, l.b.data[:len(want)])
@@ -156,7 +164,8 @@ func TestManySGEs(t *testing.T) {
 func TestUnsignaled(t *testing.T) {
 	l := newLoop(t, loopOptions{})
 	for i := range 1000 {
-		wr := SendWR{ID: uint64(i), Opcode: WRWrite, SGList: []SGE{l.a.at(0, 8)}, RemoteAddr: l.b.region.IOVA(), RKey: l.b.region.RKey()}
+		wr := SendWR{ID: uint64(i), Opcode: WRWrite, SGList: []SGE{l.a.at(0, 8)},
+			RemoteAddr: l.b.region.IOVA(), RKey: l.b.region.RKey()}
 		if i%100 == 99 {
 			wr.Flags = SendSignaled
 		}

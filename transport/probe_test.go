@@ -63,11 +63,13 @@ func TestLossProbe(t *testing.T) {
 			"READ REQUEST 3 A +512/256", func(s *script) { s.data(ib.RCReadRespOnly, 3, data) }},
 		{"READ behind a WRITE", func(s *script) { s.post(WRWrite, 8); s.post(WRRead, 512) },
 			[]string{"WRITE ONLY 1 A +0/8", "READ REQUEST 2 A +0/512"}, nil,
-			"READ REQUEST 2 A +0/512", func(s *script) { s.data(ib.RCReadRespFirst, 2, data); s.data(ib.RCReadRespLast, 3, data) }},
+			"READ REQUEST 2 A +0/512",
+			func(s *script) { s.data(ib.RCReadRespFirst, 2, data); s.data(ib.RCReadRespLast, 3, data) }},
 		{"READ behind a READ", func(s *script) { s.post(WRRead, 512); s.post(WRRead, 512) },
 			[]string{"READ REQUEST 1 A +0/512", "READ REQUEST 3 A +0/512"},
 			func(s *script) { s.data(ib.RCReadRespFirst, 1, data); s.data(ib.RCReadRespLast, 2, data) },
-			"READ REQUEST 3 A +0/512", func(s *script) { s.data(ib.RCReadRespFirst, 3, data); s.data(ib.RCReadRespLast, 4, data) }},
+			"READ REQUEST 3 A +0/512",
+			func(s *script) { s.data(ib.RCReadRespFirst, 3, data); s.data(ib.RCReadRespLast, 4, data) }},
 		{"atomic", func(s *script) { s.post(WRFetchAdd, 8) }, []string{"FETCH ADD 1 A"}, nil,
 			"FETCH ADD 1 A", func(s *script) { s.atomic(1, 7) }},
 		{"FLUSH", func(s *script) {
@@ -137,7 +139,8 @@ func (s *script) bind() BindMW {
 	w, err := s.a.mem.AllocMW(s.a.pd, mem.Type2B)
 	require.NoError(s.t, err)
 	return BindMW{
-		MW: w, Region: s.a.region, NewRKey: mem.NextRKey(w.RKey()), Addr: s.a.region.IOVA(), Length: 64, Access: mem.RemoteRead,
+		MW: w, Region: s.a.region, NewRKey: mem.NextRKey(w.RKey()), Addr: s.a.region.IOVA(), Length: 64,
+		Access: mem.RemoteRead,
 	}
 }
 
@@ -182,9 +185,8 @@ func TestLossProbesEnd(t *testing.T) {
 	require.Zero(t, s.a.e.probing)
 }
 
-// Progress makes the next loss a new one. The wait is doubled until a packet that was
-// not repeated shows the round trip (Karn): a path that has become slow would be
-// probed for ever.
+// Progress makes the next loss a new one. The wait is doubled until a packet that was not repeated
+// shows the round trip (Karn): a path that has become slow would be probed for ever.
 func TestLossProbeBackoff(t *testing.T) {
 	s := probed(t, Tuning{})
 	for i, wait := range []int64{1e6, 2e6, 4e6, 8e6, 16e6, 32e6, ackTimeoutNs / 2, ackTimeoutNs / 2} {
@@ -227,7 +229,8 @@ func TestLossProbeWait(t *testing.T) {
 		{"no timeout", []int64{10e3}, 0, 0, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := newScript(t, loopOptions{tuning: Tuning{LossProbe: time.Duration(tc.tuning)}, attr: func(a *QPAttr) { a.Timeout = tc.timeout }})
+			s := newScript(t, loopOptions{tuning: Tuning{LossProbe: time.Duration(tc.tuning)},
+				attr: func(a *QPAttr) { a.Timeout = tc.timeout }})
 			for _, rtt := range tc.rtts {
 				s.measured(rtt)
 			}
@@ -420,7 +423,9 @@ func newMany(t *testing.T, n int) *many {
 	for range n {
 		s := *l.a
 		var err error
-		s.qp, err = s.e.CreateQP(QPInitAttr{Type: ib.RC, PD: s.pd, SendCQ: s.scq, RecvCQ: s.rcq, Caps: QPCaps{MaxSendWR: 4, MaxSendSGE: 1}})
+		s.qp, err = s.e.CreateQP(QPInitAttr{
+			Type: ib.RC, PD: s.pd, SendCQ: s.scq, RecvCQ: s.rcq, Caps: QPCaps{MaxSendWR: 4, MaxSendSGE: 1},
+		})
 		require.NoError(t, err)
 		l.connect(&s, l.b, loopOptions{typ: ib.RC, mtu: ib.MTU1024})
 		m.qps = append(m.qps, &manyQP{m: m, qp: s.qp, psn: s.qp.sq.psn})
@@ -450,7 +455,8 @@ func (m *many) answer() {
 }
 
 func (q *manyQP) write() {
-	require.NoError(q.m.t, q.qp.PostSend(q.m.now, &SendWR{Opcode: WRWrite, SGList: []SGE{q.m.a.at(0, 8)}, RemoteAddr: 0x1000, RKey: 1}))
+	require.NoError(q.m.t,
+		q.qp.PostSend(q.m.now, &SendWR{Opcode: WRWrite, SGList: []SGE{q.m.a.at(0, 8)}, RemoteAddr: 0x1000, RKey: 1}))
 	q.psn = q.psn.Next()
 }
 

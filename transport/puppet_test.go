@@ -99,7 +99,8 @@ func reth(va uint64, rkey ib.RKey, n uint32) func(*ib.Packet) {
 // readReq is a READ REQUEST of n bytes at off of the engine's memory.
 func (d *puppet) readReq(psn, off int, n uint32, changes ...func(*ib.Packet)) {
 	d.t.Helper()
-	d.send(ib.RCReadRequest, psn, nil, append([]func(*ib.Packet){reth(d.a.base+uint64(off), d.a.region.RKey(), n)}, changes...)...)
+	d.send(ib.RCReadRequest, psn, nil,
+		append([]func(*ib.Packet){reth(d.a.base+uint64(off), d.a.region.RKey(), n)}, changes...)...)
 }
 
 // wantStatus checks that the engine's QP ended, or did not, as said.

@@ -135,14 +135,16 @@ var attrChecks = [...]attrCheck{
 		return differ(a.MaxDestRdAtomic <= MaxRdAtomic, "%d is not in 0..%d", a.MaxDestRdAtomic, MaxRdAtomic)
 	}},
 	{AttrDestQPN, "dest_qp_num", func(qp *QP, a *QPAttr) string {
-		return differ(a.DestQPN > ib.QPNGSI && a.DestQPN < ib.QPNMulticast, "%v is not a connected QP's number", a.DestQPN)
+		return differ(a.DestQPN > ib.QPNGSI && a.DestQPN < ib.QPNMulticast,
+			"%v is not a connected QP's number", a.DestQPN)
 	}},
 	{AttrWindow, "max_unacked_packets", func(qp *QP, a *QPAttr) string {
 		return differ(a.MaxUnackedPackets >= 0 && a.MaxUnackedPackets < ib.MaxPSNSpan,
 			"%d is not in 0..%d", a.MaxUnackedPackets, ib.MaxPSNSpan-1)
 	}},
 	{AttrSilence, "silence_timeout", func(qp *QP, a *QPAttr) string {
-		return differ(a.SilenceNs >= 0 && a.SilenceNs <= MaxSilenceNs, "%d ns is not in 0..%d", a.SilenceNs, int64(MaxSilenceNs))
+		return differ(a.SilenceNs >= 0 && a.SilenceNs <= MaxSilenceNs, "%d ns is not in 0..%d", a.SilenceNs,
+			int64(MaxSilenceNs))
 	}},
 }
 

@@ -57,7 +57,8 @@ func buildTransitions(t ib.Transport) *transitionTable {
 		pick(connect|AttrMaxDestRdAtomic|AttrMinRNRTimer, connect, 0),
 		pick(AttrAccess|AttrPKeyIndex, AttrAccess|AttrPKeyIndex, AttrPKeyIndex|AttrQKey))
 
-	live := pick(AttrCurState|AttrAccess|AttrMinRNRTimer|AttrWindow|AttrSilence, AttrCurState|AttrAccess, AttrCurState|AttrQKey)
+	live := pick(AttrCurState|AttrAccess|AttrMinRNRTimer|AttrWindow|AttrSilence, AttrCurState|AttrAccess,
+		AttrCurState|AttrQKey)
 	set(StateRTR, StateRTS,
 		pick(AttrSQPSN|AttrTimeout|AttrRetryCnt|AttrRNRRetry|AttrMaxRdAtomic, AttrSQPSN, AttrSQPSN), live)
 	set(StateRTS, StateRTS, 0, live)

@@ -64,8 +64,7 @@ func probeTransition(t *testing.T, b *bench, typ ib.Transport, from, to QPState)
 		require.Equal(t, to, qp.State())
 		return true
 	}
-	// The full mask is refused almost everywhere; grow from what the error
-	// messages ask for.
+	// The full mask is refused almost everywhere; grow from what the error messages ask for.
 	var required AttrMask
 	for {
 		qp := b.qp(t, typ, nil)
@@ -172,8 +171,7 @@ func TestModifyBadValues(t *testing.T) {
 	require.EqualError(t, err, "roce: modify RC QP RESET->RESET: qkey, mask 0x20000000: not allowed")
 }
 
-// IBTA 10.3.1.6: in SQD the send queue drains; only then may attributes change
-// or the QP go on.
+// IBTA 10.3.1.6: in SQD the send queue drains; only then may attributes change or the QP go on.
 func TestSQD(t *testing.T) {
 	b := newBench(t)
 	qp := b.qp(t, ib.RC, nil)

@@ -78,11 +78,14 @@ func TestOnlyAcks(t *testing.T) {
 func TestAckBehindRequestsIsHeardFirst(t *testing.T) {
 	for _, requests := range []int{1, 2, 3} {
 		r := newRig(t, rigOpts{rts: true})
-		require.NoError(t, r.qp.PostSend(r.now, &SendWR{Opcode: WRSend, Flags: SendSignaled, SGList: []SGE{{Addr: rigRecvVA, Length: 64, LKey: r.recv.LKey()}}}))
+		require.NoError(t, r.qp.PostSend(r.now, &SendWR{Opcode: WRSend, Flags: SendSignaled, SGList: []SGE{
+			{Addr: rigRecvVA, Length: 64, LKey: r.recv.LKey()},
+		}}))
 		r.poll()
 		var batch []RxPacket
 		add := func(p ib.Packet) {
-			batch = append(batch, RxPacket{Src: rigOther, Dst: rigSelf, HopLimit: 64, InRun: true, Data: encode(nil, &p)})
+			batch = append(batch,
+				RxPacket{Src: rigOther, Dst: rigSelf, HopLimit: 64, InRun: true, Data: encode(nil, &p)})
 		}
 		for i := range requests {
 			r.post(uint64(i), 100, 100)

@@ -138,7 +138,8 @@ func (o *reorder) differs(p *ib.Packet) bool {
 		return false
 	}
 	q := &k.p
-	return p.Opcode != q.Opcode || p.RETH != q.RETH && p.Opcode.Info().Headers&ib.HasRETH != 0 || !bytes.Equal(p.Payload, q.Payload)
+	return p.Opcode != q.Opcode || p.RETH != q.RETH && p.Opcode.Info().Headers&ib.HasRETH != 0 ||
+		!bytes.Equal(p.Payload, q.Payload)
 }
 
 // take moves the packet with a PSN to p. It returns false if there is none. The payload is valid

@@ -116,9 +116,11 @@ func (m *responderModel) addMessage(pos int) int {
 	}
 	switch {
 	case kind < 2: // SEND
-		m.addData(&pos, size, off, [3]ib.Opcode{ib.RCSendFirst, ib.RCSendMiddle, ib.RCSendLast}, ib.RCSendOnly, withImm, true)
+		m.addData(&pos, size, off, [3]ib.Opcode{ib.RCSendFirst, ib.RCSendMiddle, ib.RCSendLast},
+			ib.RCSendOnly, withImm, true)
 	case kind < 4: // WRITE
-		m.addData(&pos, size, off, [3]ib.Opcode{ib.RCWriteFirst, ib.RCWriteMiddle, ib.RCWriteLast}, ib.RCWriteOnly, withImm, withImm)
+		m.addData(&pos, size, off, [3]ib.Opcode{ib.RCWriteFirst, ib.RCWriteMiddle, ib.RCWriteLast},
+			ib.RCWriteOnly, withImm, withImm)
 	case kind == 4:
 		one(ib.RCReadRequest, m.r.reth(off, size), max(1, (size+255)/256), nil)
 	case kind == 5:
@@ -211,8 +213,7 @@ func (m *responderModel) inTurn(x *modelPacket) {
 	m.gapNAK = m.gapNAK || len(m.kept) > 0
 }
 
-// again is a duplicate of x: the packet itself or, of a READ, perhaps only its
-// end.
+// again is a duplicate of x: the packet itself or, of a READ, perhaps only its end.
 func (m *responderModel) again(x *modelPacket) ib.Packet {
 	p := x.p
 	if !x.resource() {
@@ -252,8 +253,7 @@ func (m *responderModel) remembered(x *modelPacket) bool {
 	return false
 }
 
-// ackLimit returns the position that a duplicate at pos is acknowledged up to,
-// at least.
+// ackLimit returns the position that a duplicate at pos is acknowledged up to, at least.
 func (m *responderModel) ackLimit(pos int) int { return pos }
 
 // execute does what the packet asks for.

@@ -90,7 +90,8 @@ func TestSequenceNAKRepeats(t *testing.T) {
 // again, the NAK is repeated at once. Packets that come twice otherwise, or late, do not show that.
 func TestSequenceNAKWhenLostAgain(t *testing.T) {
 	for _, back := range []bool{false, true} {
-		for _, first := range []ib.PSN{rigPSN, 0xffffff, 0xfffffe, 0xfffffb, 0xfffff8} { // wraps somewhere behind the gap
+		// Wraps somewhere behind the gap.
+		for _, first := range []ib.PSN{rigPSN, 0xffffff, 0xfffffe, 0xfffffb, 0xfffff8} {
 			sequenceNAKWhenLostAgain(t, back, first)
 		}
 	}
@@ -220,8 +221,10 @@ func TestFatalNAKs(t *testing.T) {
 		status WCStatus // of the receive request that was in use
 		event  EventType
 	}{
-		{"middle without first", rigOpts{}, func(r *rig) { r.send(ib.RCSendMiddle, pattern(256, 0)) }, invalid, none, EventQPRequestError},
-		{"last without first", rigOpts{}, func(r *rig) { r.send(ib.RCWriteLast, pattern(1, 0)) }, invalid, none, EventQPRequestError},
+		{"middle without first", rigOpts{}, func(r *rig) { r.send(ib.RCSendMiddle, pattern(256, 0)) },
+			invalid, none, EventQPRequestError},
+		{"last without first", rigOpts{}, func(r *rig) { r.send(ib.RCWriteLast, pattern(1, 0)) }, invalid,
+			none, EventQPRequestError},
 		{"first within SEND", rigOpts{}, func(r *rig) {
 			r.send(ib.RCSendFirst, pattern(256, 0), noAck)
 			r.send(ib.RCSendOnly, nil)
@@ -234,16 +237,26 @@ func TestFatalNAKs(t *testing.T) {
 			r.send(ib.RCWriteFirst, pattern(256, 0), r.reth(0, 300), noAck)
 			r.send(ib.RCReadRequest, nil, r.reth(0, 1))
 		}, invalid, none, EventQPRequestError},
-		{"QP without WRITE", rigOpts{access: mem.RemoteRead}, func(r *rig) { r.send(ib.RCWriteOnly, nil) }, invalid, none, EventQPRequestError},
-		{"QP without READ", rigOpts{access: mem.RemoteWrite}, func(r *rig) { r.send(ib.RCReadRequest, nil, r.reth(0, 1)) }, invalid, none, EventQPRequestError},
-		{"QP without atomics", rigOpts{access: mem.RemoteWrite}, func(r *rig) { r.send(ib.RCFetchAdd, nil, r.atomic(0, 1, 1)) }, invalid, none, EventQPRequestError},
-		{"QP without FLUSH", rigOpts{access: mem.FlushGlobal}, func(r *rig) { r.send(ib.RCFlush, nil, r.reth(0, 1), flush(2)) }, invalid, none, EventQPRequestError},
-		{"FLUSH of no type", rigOpts{}, func(r *rig) { r.send(ib.RCFlush, nil, r.reth(0, 1), flush(0)) }, invalid, none, EventQPRequestError},
-		{"FLUSH with reserved bits", rigOpts{}, func(r *rig) { r.send(ib.RCFlush, nil, r.reth(0, 1), flush(1|1<<5)) }, invalid, none, EventQPRequestError},
-		{"depth 0 READ", rigOpts{noRd: true}, func(r *rig) { r.send(ib.RCReadRequest, nil, r.reth(0, 1)) }, invalid, none, EventQPRequestError},
-		{"depth 0 atomic", rigOpts{noRd: true}, func(r *rig) { r.send(ib.RCCompareSwap, nil, r.atomic(0, 1, 1)) }, invalid, none, EventQPRequestError},
-		{"short FIRST", rigOpts{}, func(r *rig) { r.send(ib.RCWriteFirst, pattern(255, 0), r.reth(0, 300)) }, invalid, none, EventQPRequestError},
-		{"long ONLY", rigOpts{}, func(r *rig) { r.send(ib.RCSendOnly, pattern(257, 0)) }, invalid, WCRemoteInvReqErr, 0},
+		{"QP without WRITE", rigOpts{access: mem.RemoteRead}, func(r *rig) { r.send(ib.RCWriteOnly, nil) },
+			invalid, none, EventQPRequestError},
+		{"QP without READ", rigOpts{access: mem.RemoteWrite},
+			func(r *rig) { r.send(ib.RCReadRequest, nil, r.reth(0, 1)) }, invalid, none, EventQPRequestError},
+		{"QP without atomics", rigOpts{access: mem.RemoteWrite},
+			func(r *rig) { r.send(ib.RCFetchAdd, nil, r.atomic(0, 1, 1)) }, invalid, none, EventQPRequestError},
+		{"QP without FLUSH", rigOpts{access: mem.FlushGlobal},
+			func(r *rig) { r.send(ib.RCFlush, nil, r.reth(0, 1), flush(2)) }, invalid, none, EventQPRequestError},
+		{"FLUSH of no type", rigOpts{}, func(r *rig) { r.send(ib.RCFlush, nil, r.reth(0, 1), flush(0)) },
+			invalid, none, EventQPRequestError},
+		{"FLUSH with reserved bits", rigOpts{}, func(r *rig) { r.send(ib.RCFlush, nil, r.reth(0, 1), flush(1|1<<5)) },
+			invalid, none, EventQPRequestError},
+		{"depth 0 READ", rigOpts{noRd: true}, func(r *rig) { r.send(ib.RCReadRequest, nil, r.reth(0, 1)) },
+			invalid, none, EventQPRequestError},
+		{"depth 0 atomic", rigOpts{noRd: true}, func(r *rig) { r.send(ib.RCCompareSwap, nil, r.atomic(0, 1, 1)) },
+			invalid, none, EventQPRequestError},
+		{"short FIRST", rigOpts{}, func(r *rig) { r.send(ib.RCWriteFirst, pattern(255, 0), r.reth(0, 300)) },
+			invalid, none, EventQPRequestError},
+		{"long ONLY", rigOpts{}, func(r *rig) { r.send(ib.RCSendOnly, pattern(257, 0)) }, invalid,
+			WCRemoteInvReqErr, 0},
 		{"empty LAST", rigOpts{}, func(r *rig) {
 			r.send(ib.RCSendFirst, pattern(256, 0), noAck)
 			r.send(ib.RCSendLast, nil)
@@ -251,26 +264,47 @@ func TestFatalNAKs(t *testing.T) {
 		{"bad padding", rigOpts{}, func(r *rig) {
 			r.send(ib.RCWriteOnly, pattern(8, 0), r.reth(0, 8), func(p *ib.Packet) { p.Pad = 2 })
 		}, invalid, none, EventQPRequestError},
-		{"WRITE longer than announced", rigOpts{}, func(r *rig) { r.send(ib.RCWriteOnly, pattern(8, 0), r.reth(0, 7)) }, invalid, none, EventQPRequestError},
-		{"WRITE shorter than announced", rigOpts{}, func(r *rig) { r.send(ib.RCWriteOnly, pattern(8, 0), r.reth(0, 9)) }, invalid, none, EventQPRequestError},
-		{"WRITE of nothing with payload", rigOpts{}, func(r *rig) { r.send(ib.RCWriteOnly, pattern(8, 0), r.reth(0, 0)) }, invalid, none, EventQPRequestError},
-		{"WRITE FIRST that is all", rigOpts{}, func(r *rig) { r.send(ib.RCWriteFirst, pattern(256, 0), r.reth(0, 256)) }, invalid, none, EventQPRequestError},
-		{"WRITE over 2 GiB", rigOpts{}, func(r *rig) { r.send(ib.RCWriteFirst, pattern(256, 0), r.reth(0, 0), over2GiB) }, invalid, none, EventQPRequestError},
-		{"READ over 2 GiB", rigOpts{}, func(r *rig) { r.send(ib.RCReadRequest, nil, r.reth(0, 0), over2GiB) }, invalid, none, EventQPRequestError},
-		{"misaligned atomic", rigOpts{}, func(r *rig) { r.send(ib.RCFetchAdd, nil, r.atomic(4, 1, 1)) }, invalid, none, EventQPRequestError},
-		{"misaligned ATOMIC WRITE", rigOpts{}, func(r *rig) { r.send(ib.RCAtomicWrite, pattern(8, 0), r.reth(4, 8)) }, invalid, none, EventQPRequestError},
-		{"ATOMIC WRITE of 4", rigOpts{}, func(r *rig) { r.send(ib.RCAtomicWrite, pattern(4, 0), r.reth(0, 4)) }, invalid, none, EventQPRequestError},
-		{"ATOMIC WRITE announcing 16", rigOpts{}, func(r *rig) { r.send(ib.RCAtomicWrite, pattern(8, 0), r.reth(0, 16)) }, invalid, none, EventQPRequestError},
+		{"WRITE longer than announced", rigOpts{}, func(r *rig) { r.send(ib.RCWriteOnly, pattern(8, 0), r.reth(0, 7)) },
+			invalid, none, EventQPRequestError},
+		{"WRITE shorter than announced", rigOpts{},
+			func(r *rig) { r.send(ib.RCWriteOnly, pattern(8, 0), r.reth(0, 9)) }, invalid, none, EventQPRequestError},
+		{"WRITE of nothing with payload", rigOpts{},
+			func(r *rig) { r.send(ib.RCWriteOnly, pattern(8, 0), r.reth(0, 0)) }, invalid, none, EventQPRequestError},
+		{"WRITE FIRST that is all", rigOpts{}, func(r *rig) {
+			r.send(ib.RCWriteFirst, pattern(256, 0), r.reth(0, 256))
+		}, invalid, none, EventQPRequestError},
+		{"WRITE over 2 GiB", rigOpts{}, func(r *rig) {
+			r.send(ib.RCWriteFirst, pattern(256, 0), r.reth(0, 0), over2GiB)
+		}, invalid, none, EventQPRequestError},
+		{"READ over 2 GiB", rigOpts{}, func(r *rig) { r.send(ib.RCReadRequest, nil, r.reth(0, 0), over2GiB) },
+			invalid, none, EventQPRequestError},
+		{"misaligned atomic", rigOpts{}, func(r *rig) { r.send(ib.RCFetchAdd, nil, r.atomic(4, 1, 1)) },
+			invalid, none, EventQPRequestError},
+		{"misaligned ATOMIC WRITE", rigOpts{}, func(r *rig) { r.send(ib.RCAtomicWrite, pattern(8, 0), r.reth(4, 8)) },
+			invalid, none, EventQPRequestError},
+		{"ATOMIC WRITE of 4", rigOpts{}, func(r *rig) { r.send(ib.RCAtomicWrite, pattern(4, 0), r.reth(0, 4)) },
+			invalid, none, EventQPRequestError},
+		{"ATOMIC WRITE announcing 16", rigOpts{}, func(r *rig) {
+			r.send(ib.RCAtomicWrite, pattern(8, 0), r.reth(0, 16))
+		}, invalid, none, EventQPRequestError},
 
-		{"WRITE with a bad key", rigOpts{}, func(r *rig) { r.send(ib.RCWriteOnly, pattern(8, 0), r.reth(0, 8), foreign) }, access, none, EventQPAccessError},
-		{"WRITE past the end", rigOpts{}, func(r *rig) { r.send(ib.RCWriteOnly, pattern(8, 0), r.reth(rigLen-7, 8)) }, access, none, EventQPAccessError},
-		{"WRITE around the address space", rigOpts{}, func(r *rig) { r.send(ib.RCWriteFirst, pattern(256, 0), r.reth(-rigVA-8, 300)) }, access, none, EventQPAccessError},
+		{"WRITE with a bad key", rigOpts{}, func(r *rig) {
+			r.send(ib.RCWriteOnly, pattern(8, 0), r.reth(0, 8), foreign)
+		}, access, none, EventQPAccessError},
+		{"WRITE past the end", rigOpts{}, func(r *rig) { r.send(ib.RCWriteOnly, pattern(8, 0), r.reth(rigLen-7, 8)) },
+			access, none, EventQPAccessError},
+		{"WRITE around the address space", rigOpts{}, func(r *rig) {
+			r.send(ib.RCWriteFirst, pattern(256, 0), r.reth(-rigVA-8, 300))
+		}, access, none, EventQPAccessError},
 		{"immediate with a bad key", rigOpts{}, func(r *rig) {
 			r.send(ib.RCWriteOnlyImm, pattern(8, 0), r.reth(0, 8), foreign)
 		}, access, WCLocalAccessErr, 0},
-		{"READ with a bad key", rigOpts{}, func(r *rig) { r.send(ib.RCReadRequest, nil, r.reth(0, 8), foreign) }, access, none, EventQPAccessError},
-		{"atomic with a bad key", rigOpts{}, func(r *rig) { r.send(ib.RCFetchAdd, nil, r.atomic(0, 8, 0), foreign) }, access, none, EventQPAccessError},
-		{"FLUSH with a bad key", rigOpts{}, func(r *rig) { r.send(ib.RCFlush, nil, r.reth(0, 8), foreign, flush(1)) }, access, none, EventQPAccessError},
+		{"READ with a bad key", rigOpts{}, func(r *rig) { r.send(ib.RCReadRequest, nil, r.reth(0, 8), foreign) },
+			access, none, EventQPAccessError},
+		{"atomic with a bad key", rigOpts{}, func(r *rig) { r.send(ib.RCFetchAdd, nil, r.atomic(0, 8, 0), foreign) },
+			access, none, EventQPAccessError},
+		{"FLUSH with a bad key", rigOpts{}, func(r *rig) { r.send(ib.RCFlush, nil, r.reth(0, 8), foreign, flush(1)) },
+			access, none, EventQPAccessError},
 		{"READ of memory without READ", rigOpts{}, func(r *rig) {
 			m := r.register(make([]byte, 8), 0, mem.LocalWrite|mem.RemoteWrite)
 			r.send(ib.RCReadRequest, nil, func(p *ib.Packet) { p.RETH = ib.RETH{RKey: m.RKey(), Len: 8} })
@@ -421,7 +455,9 @@ func TestNoLingerAfterModify(t *testing.T) {
 			if fatal {
 				r.send(ib.RCSendOnly, pattern(256, 0)) // amid a message
 				require.Equal(t, StateErr, r.qp.State())
-				require.Equal(t, []WC{{ID: 1, Status: WCRemoteInvReqErr, VendorErr: uint32(ib.NAKInvalidRequest) << 8, QPN: rigQPN}}, r.wcs())
+				require.Equal(t, []WC{
+					{ID: 1, Status: WCRemoteInvReqErr, VendorErr: uint32(ib.NAKInvalidRequest) << 8, QPN: rigQPN},
+				}, r.wcs())
 			} else {
 				r.send(ib.RCSendLast, pattern(4, 0), at(200)) // a NAK is due
 			}
@@ -450,8 +486,7 @@ func TestNoLingerAfterModify(t *testing.T) {
 	}
 }
 
-// Memory that goes away while it is being read: the rest of the answer is a
-// NAK (wire format 5.5).
+// Memory that goes away while it is being read: the rest of the answer is a NAK (wire format 5.5).
 func TestReadRevoked(t *testing.T) {
 	r := newRig(t, rigOpts{rts: true})
 	r.send(ib.RCReadRequest, nil, r.reth(0, 1000))

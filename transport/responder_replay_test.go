@@ -26,7 +26,8 @@ func TestDuplicateWriteAndSend(t *testing.T) {
 	r.send(ib.RCWriteOnly, pattern(4, 1), w, at(100))
 	r.send(ib.RCSendOnly, pattern(8, 1), at(101))
 	r.send(ib.RCWriteOnly, pattern(4, 2), w, at(102))
-	r.want("ACK 102 msn 3", "ACK 102 msn 3", "ACK 102 msn 3") // where answers are lost in bursts, more of them are better
+	// Where answers are lost in bursts, more of them are better.
+	r.want("ACK 102 msn 3", "ACK 102 msn 3", "ACK 102 msn 3")
 	require.Empty(t, r.wcs())
 	require.Equal(t, pattern(4, 2), r.mem.Bytes()[:4])
 	require.Equal(t, 1, r.qp.rq.posted())
@@ -77,8 +78,7 @@ func TestDuplicateOlderThanReplayStore(t *testing.T) {
 	require.Equal(t, before, word(r, 8))
 }
 
-// At least as many as an rxe that rounded the depth up can have outstanding,
-// twice.
+// At least as many as an rxe that rounded the depth up can have outstanding, twice.
 func TestReplayStoreDepth(t *testing.T) {
 	for _, depth := range []uint8{1, 2, 3, 4, 5, 16, 17, 128, 255} {
 		r := newRig(t, rigOpts{depth: 1})
@@ -192,9 +192,8 @@ func TestReadReplayOfNothing(t *testing.T) {
 	}
 }
 
-// A requester that asks again while the first answer is still being sent gets
-// it once: what it was already sent is sent again, what is to come is not
-// doubled.
+// A requester that asks again while the first answer is still being sent gets it once: what it was
+// already sent is sent again, what is to come is not doubled.
 func TestReadReplayWhileSending(t *testing.T) {
 	r := newRig(t, rigOpts{})
 	r.send(ib.RCReadRequest, nil, r.reth(0, 2000)) // 100 to 107

@@ -149,7 +149,8 @@ func TestWriteImmediate(t *testing.T) {
 	require.Equal(t, 1, r.qp.rq.posted(), "the receive request is taken by the last packet")
 	r.send(ib.RCWriteLastImm, msg[256:], imm(77), solicited)
 	r.want("ACK 101 msn 1")
-	require.Equal(t, []WC{{ID: 4, Opcode: WCRecvWriteImm, ByteLen: 300, QPN: rigQPN, Flags: WCWithImm, Imm: 77}}, r.wcs())
+	require.Equal(t,
+		[]WC{{ID: 4, Opcode: WCRecvWriteImm, ByteLen: 300, QPN: rigQPN, Flags: WCWithImm, Imm: 77}}, r.wcs())
 	require.Equal(t, msg, r.mem.Bytes()[8:308])
 }
 
@@ -208,8 +209,7 @@ func TestAtomics(t *testing.T) {
 	require.EqualValues(t, 7, word(r, 64))
 }
 
-// A lost answer is asked for again; the operation is not done again (IBTA
-// 9.7.5.1.4).
+// A lost answer is asked for again; the operation is not done again (IBTA 9.7.5.1.4).
 func TestAtomicReplay(t *testing.T) {
 	r := newRig(t, rigOpts{})
 	setWord(r, 64, 40)

@@ -17,7 +17,8 @@ func TestSequenceNAK(t *testing.T) {
 	s.post(WRSend, 10)
 	s.post(WRWrite, 1024)
 	s.post(WRSend, 10)
-	first := []string{"SEND ONLY 0 A", "WRITE FIRST 1 +0/1024", "WRITE MIDDLE 2", "WRITE MIDDLE 3", "WRITE LAST 4 A", "SEND ONLY 5 A"}
+	first := []string{"SEND ONLY 0 A", "WRITE FIRST 1 +0/1024", "WRITE MIDDLE 2", "WRITE MIDDLE 3",
+		"WRITE LAST 4 A", "SEND ONLY 5 A"}
 	s.sends(first...)
 	s.nak(2, ib.NAKSequence)
 	s.done("0 success")
@@ -95,7 +96,8 @@ func TestACKTimeout(t *testing.T) {
 // A requester that is patient has the timer expire ever later, within what IBTA 9.7.6.1.3 permits.
 // Any answer starts that over.
 func TestPatientRetries(t *testing.T) {
-	s := newScript(t, loopOptions{tuning: Tuning{LossProbe: -1, PatientRetries: true}, attr: func(a *QPAttr) { a.RetryCnt = 7 }})
+	s := newScript(t,
+		loopOptions{tuning: Tuning{LossProbe: -1, PatientRetries: true}, attr: func(a *QPAttr) { a.RetryCnt = 7 }})
 	s.post(WRSend, 2*256)
 	s.sends("SEND FIRST 0", "SEND LAST 1 A")
 	for _, times := range []int64{1, 1, 2, 4} {
@@ -323,9 +325,8 @@ func TestWindow(t *testing.T) {
 	require.Equal(t, 5, s.a.qp.sq.win.size, "no less than at the beginning of a connection, if it was more")
 }
 
-// A READ larger than the window is asked for in parts, and a part that is lost
-// is asked for again with the end that it had: to the peer it is a duplicate,
-// which may not reach beyond the original.
+// A READ larger than the window is asked for in parts, and a part that is lost is asked for again
+// with the end that it had: to the peer it is a duplicate, which may not reach beyond the original.
 func TestReadInParts(t *testing.T) {
 	s := newScript(t, loopOptions{tuning: Tuning{MaxUnackedPackets: 4, GoBackN: true}})
 	b := make([]byte, 256)

@@ -73,8 +73,10 @@ func TestRingContent(t *testing.T) {
 	}{
 		{WC{ID: 1 << 40, Opcode: WCFlush, QPN: 0xabcdef, ByteLen: 9}, 8, 0, "FLUSH"},
 		{WC{ID: 2, Opcode: WCAtomicWrite, QPN: 3}, 9, 0, "ATOMIC WRITE"},
-		{WC{ID: 3, Opcode: WCRecvWriteImm, Flags: WCWithImm, Imm: 0x01020304}, 129, le.Uint32([]byte{1, 2, 3, 4}), "imm_data is in network order"},
-		{WC{ID: 4, Opcode: WCRecv, Flags: WCWithInv | WCWithGRH, InvKey: 0x01020304, SrcQP: 5, SL: 10}, 128, 0x01020304, "keys are not"},
+		{WC{ID: 3, Opcode: WCRecvWriteImm, Flags: WCWithImm, Imm: 0x01020304}, 129,
+			le.Uint32([]byte{1, 2, 3, 4}), "imm_data is in network order"},
+		{WC{ID: 4, Opcode: WCRecv, Flags: WCWithInv | WCWithGRH, InvKey: 0x01020304, SrcQP: 5, SL: 10}, 128,
+			0x01020304, "keys are not"},
 		{WC{ID: 5, Status: WCRNRRetryExcErr, VendorErr: 0xdead}, 0, 0, "an error, in a slot that was used"},
 	} {
 		require.True(t, cq.push(b.e, &tc.wc, false), tc.name)

@@ -100,7 +100,8 @@ func newRing(op string, n int, memory []byte) (*ring, error) {
 	base := unsafe.Pointer(unsafe.SliceData(memory))
 	switch {
 	case len(memory) < RingBytes(n):
-		return nil, &ArgError{Op: op, Arg: "memory", Why: fmt.Sprintf("%d bytes, and %d are needed", len(memory), RingBytes(n))}
+		return nil,
+			&ArgError{Op: op, Arg: "memory", Why: fmt.Sprintf("%d bytes, and %d are needed", len(memory), RingBytes(n))}
 	case uintptr(base)%64 != 0:
 		return nil, &ArgError{Op: op, Arg: "memory", Why: "does not begin at a multiple of 64"}
 	}
@@ -139,8 +140,8 @@ func (r *ring) put(at uint64, wc *WC, now int64) {
 func (r *ring) get(at uint64, wc *WC) {
 	w := &r.slots[at&uint64(len(r.slots)-1)]
 	*wc = WC{
-		ID: w.ID, Status: WCStatus(w.Status), Opcode: opcodeOfVerbs(w.Opcode), VendorErr: w.VendorErr, ByteLen: w.ByteLen,
-		QPN: ib.QPN(w.QPN), SrcQP: ib.QPN(w.SrcQP), Flags: WCFlags(w.Flags), SL: w.SL,
+		ID: w.ID, Status: WCStatus(w.Status), Opcode: opcodeOfVerbs(w.Opcode), VendorErr: w.VendorErr,
+		ByteLen: w.ByteLen, QPN: ib.QPN(w.QPN), SrcQP: ib.QPN(w.SrcQP), Flags: WCFlags(w.Flags), SL: w.SL,
 	}
 	switch {
 	case wc.Flags&WCWithImm != 0:

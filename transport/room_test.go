@@ -214,7 +214,8 @@ func TestFlightOfSlowPeer(t *testing.T) {
 	for _, c := range []struct {
 		path, then int64 // one way; the timeout is 1,049 us
 		want       int
-	}{{10 * us, 135 * us, room / 2}, {10 * us, 160 * us, room / 4}, {200 * us, 200 * us, room / 2}, {200 * us, 350 * us, room / 4}, {500 * us, 500 * us, room / 2}} {
+	}{{10 * us, 135 * us, room / 2}, {10 * us, 160 * us, room / 4}, {200 * us, 200 * us, room / 2},
+		{200 * us, 350 * us, room / 4}, {500 * us, 500 * us, room / 2}} {
 		p, as, _ := crowd(t, qps, room)
 		for _, p.delay = range []int64{c.path, c.then} {
 			for i, a := range as {

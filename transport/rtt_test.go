@@ -21,7 +21,8 @@ func TestRTTEstimate(t *testing.T) {
 	e.start(150, 0) // the first one is
 	require.False(t, e.acknowledged(300, ib.PSNMask), "not that far")
 	require.True(t, e.acknowledged(900, 0))
-	require.Equal(t, rttEstimate{psn: ib.PSNMask, sentAt: 100, smoothed: 800, variance: 400, least: 800, most: 800, last: 800, low: 800, lowNext: 800, mostLow: 800, short: true, awaits: 3200}, e)
+	require.Equal(t, rttEstimate{psn: ib.PSNMask, sentAt: 100, smoothed: 800, variance: 400, least: 800,
+		most: 800, last: 800, low: 800, lowNext: 800, mostLow: 800, short: true, awaits: 3200}, e)
 	require.False(t, e.acknowledged(1000, 1), "one sample each")
 	for range 100 {
 		e.start(0, 7)
@@ -107,8 +108,7 @@ func TestRTTFull(t *testing.T) {
 	require.False(t, full(ms*14/10), "nothing waits")
 }
 
-// measured lets the requester have a round trip of ns, with a WRITE that is
-// acknowledged.
+// measured lets the requester have a round trip of ns, with a WRITE that is acknowledged.
 func (s *script) measured(ns int64) {
 	s.t.Helper()
 	id := s.ids

@@ -45,9 +45,12 @@ func TestRuleNAKClasses(t *testing.T) {
 		want string
 		ev   transport.EventType
 	}{
-		{"MIDDLE without FIRST", func(d *puppet) { d.send(ib.RCSendMiddle, 0, make([]byte, 1024)) }, invalid, transport.EventQPRequestError},
-		{"LAST without FIRST", func(d *puppet) { d.send(ib.RCWriteLast, 0, make([]byte, 8)) }, invalid, transport.EventQPRequestError},
-		{"ONLY above the MTU", func(d *puppet) { d.send(ib.RCWriteOnly, 0, make([]byte, 1028)) }, invalid, transport.EventQPRequestError},
+		{"MIDDLE without FIRST", func(d *puppet) { d.send(ib.RCSendMiddle, 0, make([]byte, 1024)) }, invalid,
+			transport.EventQPRequestError},
+		{"LAST without FIRST", func(d *puppet) { d.send(ib.RCWriteLast, 0, make([]byte, 8)) }, invalid,
+			transport.EventQPRequestError},
+		{"ONLY above the MTU", func(d *puppet) { d.send(ib.RCWriteOnly, 0, make([]byte, 1028)) }, invalid,
+			transport.EventQPRequestError},
 		{"ONLY shorter than its RETH", func(d *puppet) {
 			d.send(ib.RCWriteOnly, 0, make([]byte, 8), reth(d.a.base, d.a.region.RKey(), 9))
 		}, invalid, transport.EventQPRequestError},
@@ -86,7 +89,8 @@ func TestRuleNAKClasses(t *testing.T) {
 			d.send(ib.RCWriteOnly, 0, make([]byte, 8), reth(0, 0, 0))
 		}, invalid, transport.EventQPRequestError},
 		{"FLUSH to persistence, which the QP lacks", func(d *puppet) {
-			d.send(ib.RCFlush, 0, nil, reth(d.a.base, d.a.region.RKey(), 8), func(p *ib.Packet) { p.FETH = ib.FlushPersistence })
+			d.send(ib.RCFlush, 0, nil, reth(d.a.base, d.a.region.RKey(), 8),
+				func(p *ib.Packet) { p.FETH = ib.FlushPersistence })
 		}, invalid, transport.EventQPRequestError},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -118,7 +122,8 @@ func TestRuleQPAccess(t *testing.T) {
 		{"FLUSH", allAccess &^ (mem.MWBind | mem.FlushGlobal), ib.RCFlush, 0},
 	} {
 		d := newPuppet(t, pairConfig{}, linkConfig{attr: func(l *link, a *transport.QPAttr) { a.Access = tc.access }})
-		d.send(tc.op, 0, make([]byte, tc.data), reth(d.a.base, d.a.region.RKey(), 8), func(p *ib.Packet) { p.FETH = ib.FlushGlobalVisibility })
+		d.send(tc.op, 0, make([]byte, tc.data), reth(d.a.base, d.a.region.RKey(), 8),
+			func(p *ib.Packet) { p.FETH = ib.FlushGlobalVisibility })
 		require.Len(t, d.log, 1, tc.name)
 		require.Equal(t, ib.NAKInvalidRequest, d.log[0].pkt.AETH.Syndrome, tc.name)
 		d.wantState(transport.StateErr)

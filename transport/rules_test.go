@@ -10,9 +10,8 @@ import (
 	"github.com/goroce/goroce/transport/wire"
 )
 
-// Drills for the project's implementation rules (wire notes, part 13) that are
-// the engine's. Rules 4, 9 and 10 have more in deviations_test.go, the ICRC
-// and CM rules belong to other packages.
+// Drills for the project's implementation rules (wire notes, part 13) that are the engine's. Rules
+// 4, 9 and 10 have more in deviations_test.go, the ICRC and CM rules belong to other packages.
 
 // Rule 2: what every packet carries.
 func TestRuleFixedFields(t *testing.T) {
@@ -28,7 +27,8 @@ func TestRuleFixedFields(t *testing.T) {
 		for _, z := range f.data[len(f.data)-ib.ICRCBytes-int(k.Pad) : len(f.data)-ib.ICRCBytes] {
 			require.Zero(t, z, "padding")
 		}
-		require.True(t, k.Opcode.Info().Payload.Admits(len(k.Payload), 1024), "%v with %d bytes", k.Opcode, len(k.Payload))
+		require.True(t, k.Opcode.Info().Payload.Admits(len(k.Payload), 1024), "%v with %d bytes",
+			k.Opcode, len(k.Payload))
 		if k.Opcode.Info().Response {
 			require.False(t, k.AckReq)
 		}
@@ -222,8 +222,7 @@ func TestRuleDuplicates(t *testing.T) {
 	require.EqualValues(t, 11, d.a.eng.Counters().DuplicateRequest)
 }
 
-// Rule 12: one sequence NAK for a gap, repeated after SeqNAKRearm since it
-// may have been lost.
+// Rule 12: one sequence NAK for a gap, repeated after SeqNAKRearm since it may have been lost.
 func TestRuleSequenceNAKRearm(t *testing.T) {
 	d := newPuppet(t, pairConfig{tuning: [2]transport.Tuning{{SeqNAKRearm: 3 * ms, GoBackN: true}}}, linkConfig{})
 	write := func(psn int) { d.send(ib.RCWriteOnly, psn, make([]byte, 8)) }

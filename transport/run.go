@@ -82,8 +82,8 @@ func ackBehind(rx []RxPacket, i int) bool {
 		return false
 	}
 	a, b := rx[i].Data, rx[i+1].Data
-	return len(b) >= ib.BTHBytes && ib.Opcode(b[0]) == ib.RCAcknowledge && len(a) >= ib.BTHBytes && !ib.Opcode(a[0]).Info().Response &&
-		bytes.Equal(a[5:8], b[5:8])
+	return len(b) >= ib.BTHBytes && ib.Opcode(b[0]) == ib.RCAcknowledge && len(a) >= ib.BTHBytes &&
+		!ib.Opcode(a[0]).Info().Response && bytes.Equal(a[5:8], b[5:8])
 }
 
 // handleRun handles the packets of a run, or the first few, and returns how many; 0 if the first

@@ -16,7 +16,8 @@ func halfLost(t *testing.T, s *side) ([]byte, *mem.Region) {
 	require.NoError(t, err)
 	require.NoError(t, unix.Mprotect(b[half:], unix.PROT_NONE))
 	t.Cleanup(func() { require.NoError(t, unix.Munmap(b)) })
-	m, err := s.mem.Register(s.pd, mem.RegionAttr{Bytes: b, IOVA: 1 << 30, IOVASet: true, Access: mem.LocalWrite | mem.RemoteWrite})
+	m, err := s.mem.Register(s.pd,
+		mem.RegionAttr{Bytes: b, IOVA: 1 << 30, IOVASet: true, Access: mem.LocalWrite | mem.RemoteWrite})
 	require.NoError(t, err)
 	return b[:half], m
 }

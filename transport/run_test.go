@@ -49,15 +49,17 @@ func newTwins(t *testing.T, rng *rand.Rand) *twins {
 	deep := []uint8{1, 8, 120}[rng.IntN(3)]
 	window := []int{0, 0, 3, 40}[rng.IntN(4)]
 	w.o = loopOptions{
-		typ: ib.RC, mtu: ib.MTU256 + ib.MTU(rng.IntN(3)), data: 1 << 16, iova: 1 << 20, psn: psn, cqe: 512, gso: percent(70),
-		caps: QPCaps{MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 2, MaxRecvSGE: 2},
+		typ: ib.RC, mtu: ib.MTU256 + ib.MTU(rng.IntN(3)), data: 1 << 16, iova: 1 << 20, psn: psn, cqe: 512,
+		gso: percent(70), caps: QPCaps{MaxSendWR: 64, MaxRecvWR: 64, MaxSendSGE: 2, MaxRecvSGE: 2},
 		tuning: Tuning{
-			EndToEndCredits: percent(30), DisableAckCoalesce: percent(30), WholeMessages: percent(30), LossProbe: -1, GoBackN: percent(50),
+			EndToEndCredits: percent(30), DisableAckCoalesce: percent(30), WholeMessages: percent(30),
+			LossProbe: -1, GoBackN: percent(50),
 		},
 		attr: func(a *QPAttr) { a.MaxRdAtomic, a.MaxDestRdAtomic, a.MaxUnackedPackets = deep, deep, window },
 	}
 	if percent(30) {
-		w.o.room = Room{Size: 1 << (12 + rng.IntN(6)), PerPacket: 1 + rng.IntN(800), PerByte: rng.IntN(3), RunPerPacket: 60, RunPerByte: 1}
+		w.o.room = Room{Size: 1 << (12 + rng.IntN(6)), PerPacket: 1 + rng.IntN(800), PerByte: rng.IntN(3),
+			RunPerPacket: 60, RunPerByte: 1}
 	}
 	if percent(5) {
 		w.o.cqe = fewCQEs
@@ -79,7 +81,8 @@ func newTwins(t *testing.T, rng *rand.Rand) *twins {
 // register registers some of a twin's memory a second time, so that it can be taken away.
 func (w *twins) register(s *side) *mem.Region {
 	m, err := s.mem.Register(s.pd, mem.RegionAttr{
-		Bytes: s.data[len(s.data)/2:], IOVA: 1 << 21, IOVASet: true, Access: mem.LocalWrite | mem.RemoteWrite | mem.RemoteRead,
+		Bytes: s.data[len(s.data)/2:], IOVA: 1 << 21, IOVASet: true, Access: mem.LocalWrite |
+			mem.RemoteWrite | mem.RemoteRead,
 	})
 	require.NoError(w.t, err)
 	return m
@@ -94,7 +97,8 @@ func (w *twins) both(f func(i int, s *side) error) error {
 
 // wr makes a work request for memory of s and its peer.
 func (w *twins) wr(op WROpcode, size int, s *side, remote *mem.Region, off, roff int) SendWR {
-	wr := SendWR{ID: uint64(size), Opcode: op, Flags: SendSignaled, RemoteAddr: remote.IOVA() + uint64(roff), RKey: remote.RKey()}
+	wr := SendWR{ID: uint64(size), Opcode: op, Flags: SendSignaled, RemoteAddr: remote.IOVA() + uint64(roff),
+		RKey: remote.RKey()}
 	cut := size / 3 // two pieces
 	wr.SGList = []SGE{s.at(off+cut, size-cut), s.at(off, cut)}
 	if op == WRCompareSwap || op == WRFetchAdd {
@@ -292,7 +296,8 @@ func (w *twins) receive() {
 		for i := range n {
 			at := len(order)
 			if i > 0 && ackBehind(w.toTwins[:n], i-1) {
-				for at = len(order) - 1; at > 0 && runLength([]RxPacket{w.toTwins[order[at-1]], w.toTwins[order[at]]}) == 2; at-- {
+				for at = len(order) - 1; at > 0 &&
+					runLength([]RxPacket{w.toTwins[order[at-1]], w.toTwins[order[at]]}) == 2; at-- {
 				}
 			}
 			order = slices.Insert(order, at, i)
@@ -341,8 +346,8 @@ func (w *twins) look(s *side) string {
 	if w.o.cqe != fewCQEs {
 		cqs = [2][]WC{completions(s.scq), completions(s.rcq)}
 	}
-	return fmt.Sprintf("completions %+v\nevents %v\ncounters %+v\nattributes %+v\ntimer %v %v\nonly ACKs %v\nnow %v", cqs, events,
-		s.e.Counters(), attr, at, armed, s.e.OnlyAcks(), s.e.now)
+	return fmt.Sprintf("completions %+v\nevents %v\ncounters %+v\nattributes %+v\ntimer %v %v\nonly ACKs %v\nnow %v",
+		cqs, events, s.e.Counters(), attr, at, armed, s.e.OnlyAcks(), s.e.now)
 }
 
 func (w *twins) compare() {
@@ -369,7 +374,8 @@ func TestRunsAreAsPackets(t *testing.T) {
 			runs = [256]bool{}
 			only = kinds[rng.IntN(len(kinds))]
 			runs[only] = true
-			w.op = map[ib.Operation]WROpcode{ib.OpWrite: WRWrite, ib.OpSend: WRSend, ib.OpReadResponse: WRRead}[only.Info().Op]
+			w.op = map[ib.Operation]WROpcode{ib.OpWrite: WRWrite, ib.OpSend: WRSend,
+				ib.OpReadResponse: WRRead}[only.Info().Op]
 			if w.size = 9000; only.Info().Pos == ib.Only {
 				w.size = 64
 			}
@@ -394,7 +400,8 @@ func TestRunsAreAsPackets(t *testing.T) {
 		done += c.RDMASends + c.RDMARecvs
 		checked += w.checked
 	})
-	t.Logf("packets in runs: %v; %d of %d connections failed; %d completions; %d packets checked late", packets, ended, n, done, checked)
+	t.Logf("packets in runs: %v; %d of %d connections failed; %d completions; %d packets checked late",
+		packets, ended, n, done, checked)
 	if n < 100 {
 		return
 	}
@@ -521,7 +528,8 @@ func TestRunEndsAtFault(t *testing.T) {
 				case WRSend:
 					require.NoError(t, s.qp.PostRecv(&RecvWR{ID: 7, SGList: []SGE{sge}}))
 				case WRRead:
-					wr[i] = SendWR{ID: 8, Opcode: op, Flags: SendSignaled, SGList: []SGE{sge}, RemoteAddr: w.peer.region.IOVA(), RKey: w.peer.region.RKey()}
+					wr[i] = SendWR{ID: 8, Opcode: op, Flags: SendSignaled, SGList: []SGE{sge},
+						RemoteAddr: w.peer.region.IOVA(), RKey: w.peer.region.RKey()}
 				default:
 					wr[i] = SendWR{RemoteAddr: lost.IOVA(), RKey: lost.RKey()}
 				}

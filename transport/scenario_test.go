@@ -94,7 +94,9 @@ func TestScenarios(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p := newPair(t, pairConfig{})
-			a, b := p.connect(linkConfig{attr: func(l *link, at *transport.QPAttr) { at.RetryCnt, at.RNRRetry = limit, limit }})
+			a, b := p.connect(linkConfig{
+				attr: func(l *link, at *transport.QPAttr) { at.RetryCnt, at.RNRRetry = limit, limit },
+			})
 			tc.run(p, a, b)
 			p.run()
 			a.wantWC(tc.want)

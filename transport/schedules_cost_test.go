@@ -47,11 +47,12 @@ func (c *cost) end(w *world) {
 	}
 	c.ends++
 	c.worst = costs{
-		max(c.worst.sent, x.sent), max(c.worst.again, x.again), max(c.worst.timeouts, x.timeouts), max(c.worst.naks, x.naks), max(c.worst.answers, x.answers),
-		max(c.worst.took, x.took),
+		max(c.worst.sent, x.sent), max(c.worst.again, x.again), max(c.worst.timeouts, x.timeouts),
+		max(c.worst.naks, x.naks), max(c.worst.answers, x.answers), max(c.worst.took, x.took),
 	}
 	c.sum = costs{
-		c.sum.sent + x.sent, c.sum.again + x.again, c.sum.timeouts + x.timeouts, c.sum.naks + x.naks, c.sum.answers + x.answers, c.sum.took + x.took,
+		c.sum.sent + x.sent, c.sum.again + x.again, c.sum.timeouts + x.timeouts, c.sum.naks + x.naks,
+		c.sum.answers + x.answers, c.sum.took + x.took,
 	}
 }
 
@@ -84,7 +85,8 @@ func checkCosts(t *testing.T, names []string, of map[string]string) {
 	for line := range strings.Lines(strings.TrimPrefix(string(data), costHead)) {
 		name, was, _ := strings.Cut(strings.TrimSpace(line), " | ")
 		if now, ok := of[name]; ok && now != was {
-			t.Errorf("%s costs\n%s, and did\n%s\nIf that is meant: go test ./transport -run 'TestEverySchedule$' -cost", name, now, was)
+			t.Errorf("%s costs\n%s, and did\n%s\nIf that is meant: go test ./transport -run 'TestEverySchedule$' -cost",
+				name, now, was)
 		}
 	}
 }

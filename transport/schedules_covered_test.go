@@ -71,7 +71,8 @@ func (c *covered) add(t *testing.T, p *program, d coverage) {
 	if i := c.at(p); i >= 0 {
 		c.rows = slices.Delete(c.rows, i, i+1)
 	}
-	c.rows = append(c.rows, fmt.Sprintf("%s %d | %d | %d | %d | %v | %s |", c.start(p), d.states, d.schedules, d.actions, d.depth, d.took.Round(time.Millisecond), note))
+	c.rows = append(c.rows, fmt.Sprintf("%s %d | %d | %d | %d | %v | %s |", c.start(p), d.states, d.schedules,
+		d.actions, d.depth, d.took.Round(time.Millisecond), note))
 	text := c.before + coveredHead + strings.Join(c.rows, "\n") + "\n" + c.behind
 	if err := os.WriteFile(c.file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)

@@ -72,7 +72,8 @@ type wireAck struct {
 
 // key is what of the model tells states apart.
 func (m *model) key() []byte {
-	b := []byte{byte(m.posted), byte(m.recvs), byte(m.next), byte(m.sent), byte(m.done), byte(m.received), byte(m.recvFailed), byte(m.recvFlushed), byte(m.status), 0}
+	b := []byte{byte(m.posted), byte(m.recvs), byte(m.next), byte(m.sent), byte(m.done), byte(m.received),
+		byte(m.recvFailed), byte(m.recvFlushed), byte(m.status), 0}
 	for i, v := range []bool{m.failed, m.gone, m.frozen != nil, m.barred} {
 		if v {
 			b[len(b)-1] |= 1 << i
@@ -136,7 +137,8 @@ func (w *world) bindNow(e *worldEnd) mem.Fault {
 
 // bindInfo is what windows are bound to: where the peer writes.
 func (e *worldEnd) bindInfo() mem.BindInfo {
-	return mem.BindInfo{Region: e.region, Addr: e.base + areaIn, Length: maxOps * slotBytes, Access: mem.RemoteWrite | mem.RemoteRead}
+	return mem.BindInfo{Region: e.region, Addr: e.base + areaIn, Length: maxOps * slotBytes,
+		Access: mem.RemoteWrite | mem.RemoteRead}
 }
 
 // mayPost says whether the next request can be posted: some wait until the peer has got so far.
@@ -151,7 +153,8 @@ func (w *world) post(i int) error {
 	k := e.posted
 	o := w.ops(i)[k]
 	e.posted++
-	wr := transport.SendWR{ID: uint64(w.life<<lifeShift | k), Opcode: o.op, RKey: peer.region.RKey(), Imm: uint32(k), CompareAdd: 1}
+	wr := transport.SendWR{ID: uint64(w.life<<lifeShift | k), Opcode: o.op, RKey: peer.region.RKey(),
+		Imm: uint32(k), CompareAdd: 1}
 	if !o.silent {
 		wr.Flags |= transport.SendSignaled
 	}
@@ -166,7 +169,8 @@ func (w *world) post(i int) error {
 	}
 	if o.letter == 'N' {
 		e.barred = true
-		return e.qp.Modify(w.now, transport.QPAttr{Access: allAccess &^ (mem.MWBind | mem.RemoteRead)}, transport.AttrAccess)
+		return e.qp.Modify(w.now, transport.QPAttr{Access: allAccess &^ (mem.MWBind | mem.RemoteRead)},
+			transport.AttrAccess)
 	}
 	local := areaOut + k*slotBytes
 	switch o.op {
@@ -193,7 +197,8 @@ func (w *world) post(i int) error {
 		wr.InvalidateKey = e.win.RKey()
 	case transport.WRBindMW:
 		b := e.bindInfo()
-		wr.Bind = transport.BindMW{MW: e.win, Region: b.Region, NewRKey: mem.NextRKey(e.win.RKey()), Addr: b.Addr, Length: b.Length, Access: b.Access}
+		wr.Bind = transport.BindMW{MW: e.win, Region: b.Region, NewRKey: mem.NextRKey(e.win.RKey()),
+			Addr: b.Addr, Length: b.Length, Access: b.Access}
 	}
 	lkey := e.region.LKey()
 	switch o.letter {
@@ -241,7 +246,9 @@ func (w *world) postRecv(i int) error {
 	k := e.recvs
 	e.recvs++
 	sge := transport.SGE{Addr: e.base + areaRecvs + uint64(k)*slotBytes, Length: slotBytes, LKey: e.region.LKey()}
-	if err := e.qp.PostRecv(&transport.RecvWR{ID: uint64(w.life<<lifeShift | recvBit | k), SGList: []transport.SGE{sge}}); err != nil {
+	if err := e.qp.PostRecv(&transport.RecvWR{
+		ID: uint64(w.life<<lifeShift | recvBit | k), SGList: []transport.SGE{sge},
+	}); err != nil {
 		return fmt.Errorf("%c: receive %d: %w", 'a'+i, k, err)
 	}
 	return nil
@@ -358,7 +365,8 @@ func (w *world) mayEnd(i int) bool {
 		if o.op == transport.WRRead && w.ends[i].barred {
 			return true
 		}
-		if o.fails != transport.WCSuccess && o.fails != transport.WCLocalProtErr || (o.letter == 'm' || o.letter == 'v') && w.ends[1-i].bound[k]&sawUnbound != 0 {
+		if o.fails != transport.WCSuccess && o.fails != transport.WCLocalProtErr ||
+			(o.letter == 'm' || o.letter == 'v') && w.ends[1-i].bound[k]&sawUnbound != 0 {
 			return true
 		}
 	}
@@ -368,8 +376,9 @@ func (w *world) mayEnd(i int) bool {
 // describes checks what the completion of a request says of it.
 func (w *world) describes(i, k int, wc *transport.WC) error {
 	want := map[transport.WROpcode]transport.WCOpcode{
-		transport.WRSend: transport.WCSend, transport.WRSendImm: transport.WCSend, transport.WRSendInv: transport.WCSend,
-		transport.WRWrite: transport.WCWrite, transport.WRWriteImm: transport.WCWrite, transport.WRRead: transport.WCRead,
+		transport.WRSend: transport.WCSend, transport.WRSendImm: transport.WCSend,
+		transport.WRSendInv: transport.WCSend, transport.WRWrite: transport.WCWrite,
+		transport.WRWriteImm: transport.WCWrite, transport.WRRead: transport.WCRead,
 		transport.WRCompareSwap: transport.WCCompareSwap, transport.WRFetchAdd: transport.WCFetchAdd,
 		transport.WRAtomicWrite: transport.WCAtomicWrite, transport.WRFlush: transport.WCFlush,
 		transport.WRLocalInv: transport.WCLocalInv, transport.WRBindMW: transport.WCBindMW,
@@ -432,7 +441,8 @@ func (w *world) succeeded(i, k int) error {
 	}
 	if !w.p.lazy {
 		if n := w.takes(i, k+1); o.takesReceive() && peer.received < n && !peer.gone {
-			return fmt.Errorf("%c: request %d is acknowledged, and the peer has received %d of %d", 'a'+i, k, peer.received, n)
+			return fmt.Errorf("%c: request %d is acknowledged, and the peer has received %d of %d", 'a'+i, k,
+				peer.received, n)
 		}
 	}
 	switch o.op {
@@ -555,7 +565,8 @@ func (w *world) receivedOne(i int, wc transport.WC) error {
 			return fmt.Errorf("%c: message %d has invalidated %v", 'a'+i, j, wc.InvKey)
 		}
 	}
-	if (wc.Flags&transport.WCWithImm != 0) != hasImm || hasImm && int(wc.Imm) != j || int(wc.ByteLen) != o.n || (wc.Flags&transport.WCWithInv != 0) != hasInv {
+	if (wc.Flags&transport.WCWithImm != 0) != hasImm || hasImm && int(wc.Imm) != j ||
+		int(wc.ByteLen) != o.n || (wc.Flags&transport.WCWithInv != 0) != hasInv {
 		return fmt.Errorf("%c: receive of message %d: %+v", 'a'+i, j, wc)
 	}
 	want := w.pattern(1-i, j, o.n)
@@ -585,11 +596,13 @@ func (w *world) balance(before *[2]transport.Counters, handled, sent [2]int) err
 		x, y := countersOf(&now), countersOf(was)
 		for k := range x {
 			if x[k] < y[k] || x[k] > y[k]+1<<20 {
-				return fmt.Errorf("%c: counter %s goes from %d to %d", 'a'+i, reflect.TypeOf(now).Field(k).Name, y[k], x[k])
+				return fmt.Errorf("%c: counter %s goes from %d to %d", 'a'+i,
+					reflect.TypeOf(now).Field(k).Name, y[k], x[k])
 			}
 		}
 		drops := func(c *transport.Counters) uint64 {
-			return c.DropMalformed + c.DropOpcode + c.DropNoQP + c.DropQPType + c.DropState + c.DropAddress + c.DropPKey + c.DropQKey
+			return c.DropMalformed + c.DropOpcode + c.DropNoQP + c.DropQPType + c.DropState + c.DropAddress +
+				c.DropPKey + c.DropQKey
 		}
 		var naks, rnrs uint64
 		for _, a := range w.acks {
@@ -623,7 +636,8 @@ func (w *world) after() error {
 	for i, e := range w.ends {
 		for _, s := range e.dead {
 			if !bytes.Equal(e.buf[s.at:s.at+s.n], over[:s.n]) {
-				return fmt.Errorf("%c: somebody has written to %d bytes at %d, which were the program's again", 'a'+i, s.n, s.at)
+				return fmt.Errorf("%c: somebody has written to %d bytes at %d, which were the program's again",
+					'a'+i, s.n, s.at)
 			}
 		}
 		if e.frozen != nil && !bytes.Equal(e.buf, e.frozen) {
@@ -712,7 +726,8 @@ func (w *world) acknowledged(a wireAck) error {
 		case whole && o.fails != transport.WCSuccess && o.fails != transport.WCLocalProtErr:
 			return fmt.Errorf("%c: request %d is acknowledged on the wire, and must fail", 'a'+i, k)
 		case whole && o.takesReceive() && peer.received+peer.cq.Len() < w.takes(i, k+1):
-			return fmt.Errorf("%c: request %d is acknowledged on the wire, and the peer has received %d", 'a'+i, k, peer.received)
+			return fmt.Errorf("%c: request %d is acknowledged on the wire, and the peer has received %d",
+				'a'+i, k, peer.received)
 		case whole && o.adds() && binary.NativeEndian.Uint64(peer.buf[areaWord:]) < wordsStart+w.adds(i, k+1):
 			return fmt.Errorf("%c: atomic %d is acknowledged on the wire, and was not executed", 'a'+i, k)
 		}
@@ -743,11 +758,13 @@ func (w *world) final() error {
 		for ; last > e.next && ops[last-1].silent && !e.failed; last-- { // nothing tells of these
 		}
 		if e.next != last {
-			return fmt.Errorf("%c: %d of %d requests have completed, and nothing is left to happen", 'a'+i, e.next, last)
+			return fmt.Errorf("%c: %d of %d requests have completed, and nothing is left to happen",
+				'a'+i, e.next, last)
 		}
 		if e.qp.State() == transport.StateErr {
 			if n := e.received + e.recvFailed + e.recvFlushed; n != e.recvs {
-				return fmt.Errorf("%c: %d of %d receives have completed, and the queue pair has ended", 'a'+i, n, e.recvs)
+				return fmt.Errorf("%c: %d of %d receives have completed, and the queue pair has ended",
+					'a'+i, n, e.recvs)
 			}
 		}
 		if err := w.memory(i); err != nil {
@@ -759,8 +776,10 @@ func (w *world) final() error {
 		// Executed once each: those that succeeded, and perhaps more that were not acknowledged
 		// before the connection ended. Never one without those before it.
 		word := binary.NativeEndian.Uint64(w.ends[1-i].buf[areaWord:]) - wordsStart
-		if least, most := w.adds(i, e.done), w.adds(i, e.posted); word < least || word > most || !e.failed && word != most {
-			return fmt.Errorf("%c: atomics were executed %d times: %d succeeded, %d were posted", 'a'+i, word, least, most)
+		if least, most := w.adds(i, e.done), w.adds(i, e.posted); word < least || word > most ||
+			!e.failed && word != most {
+			return fmt.Errorf("%c: atomics were executed %d times: %d succeeded, %d were posted", 'a'+i,
+				word, least, most)
 		}
 		if err := w.totals(i); err != nil {
 			return err
@@ -772,7 +791,8 @@ func (w *world) final() error {
 		}
 		_, armed := e.eng.NextTimeout()
 		if n := e.cq.Len(); armed || e.eng.HasReady() || n > 0 {
-			return fmt.Errorf("%c: after the end: timer %v, to send %v, %d completions", 'a'+i, armed, e.eng.HasReady(), n)
+			return fmt.Errorf("%c: after the end: timer %v, to send %v, %d completions", 'a'+i, armed,
+				e.eng.HasReady(), n)
 		}
 		if err := errors.Join(e.cq.Destroy(), e.region.Deregister(nil)); err != nil && e.win == nil {
 			return fmt.Errorf("%c: after the end: %w", 'a'+i, err)
@@ -810,10 +830,13 @@ func (w *world) totals(i int) error {
 		return fmt.Errorf("%c: the counters have %d requests, and %d have succeeded", 'a'+i, c.RDMASends, e.done)
 	case c.RDMARecvs != uint64(e.received):
 		return fmt.Errorf("%c: the counters have %d receives, and %d have succeeded", 'a'+i, c.RDMARecvs, e.received)
-	case c.RetransmittedPkts > c.SentPkts || c.SelectiveRepeats > c.RetransmittedPkts || c.LossProbes > c.RetransmittedPkts || c.KeptInTurn > c.KeptAhead:
+	case c.RetransmittedPkts > c.SentPkts || c.SelectiveRepeats > c.RetransmittedPkts ||
+		c.LossProbes > c.RetransmittedPkts || c.KeptInTurn > c.KeptAhead:
 		return fmt.Errorf("%c: the counters do not agree: %+v", 'a'+i, c)
-	case (c.RetryExceededErr != 0) != (e.status == transport.WCRetryExcErr), (c.RetryRNRExceededErr != 0) != (e.status == transport.WCRNRRetryExcErr):
-		return fmt.Errorf("%c: the counters have %d and %d that gave up, and the status is %v", 'a'+i, c.RetryExceededErr, c.RetryRNRExceededErr, e.status)
+	case (c.RetryExceededErr != 0) != (e.status == transport.WCRetryExcErr),
+		(c.RetryRNRExceededErr != 0) != (e.status == transport.WCRNRRetryExcErr):
+		return fmt.Errorf("%c: the counters have %d and %d that gave up, and the status is %v", 'a'+i,
+			c.RetryExceededErr, c.RetryRNRExceededErr, e.status)
 	}
 	return nil
 }
@@ -836,7 +859,8 @@ func (w *world) waste(i int) error {
 		}
 		return nil
 	}
-	if n := again + c.Timeouts + c.SentSeqNAKs + c.ImpliedNAKs + c.LossProbes + c.DuplicateRequest + c.OutOfSeqRequest + c.KeptAhead + c.DropBadResponse; n > 0 {
+	if n := again + c.Timeouts + c.SentSeqNAKs + c.ImpliedNAKs + c.LossProbes + c.DuplicateRequest +
+		c.OutOfSeqRequest + c.KeptAhead + c.DropBadResponse; n > 0 {
 		return fmt.Errorf("%c: there was no fault: %+v", 'a'+i, c)
 	}
 	return nil
@@ -862,7 +886,8 @@ func (w *world) memory(i int) error {
 		if k < peer.posted {
 			n = w.ops(1 - i)[k].writes()
 		}
-		if !e.isDead(in) && !begins(e.buf[in:in+slotBytes], w.pattern(1-i, k, n)) || e.isDead(in) && !zero(e.buf[in+n:in+slotBytes]) {
+		if !e.isDead(in) && !begins(e.buf[in:in+slotBytes], w.pattern(1-i, k, n)) ||
+			e.isDead(in) && !zero(e.buf[in+n:in+slotBytes]) {
 			return fmt.Errorf("%c: the peer's request %d has written other bytes", 'a'+i, k)
 		}
 		n = 0

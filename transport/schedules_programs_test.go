@@ -13,10 +13,11 @@ import (
 
 // program is what each end posts, and what may go wrong meanwhile.
 type program struct {
-	name     string
-	lives    [][2][]operation // of the queue pairs, one after the other, under the same numbers
-	recvs    [2]int           // receives that are posted at any time; -1: those that are needed are there from the start
-	script   []action         // what happens first, of which the budget is as of all else
+	name  string
+	lives [][2][]operation // of the queue pairs, one after the other, under the same numbers
+	// Receives that are posted at any time; -1: those that are needed are there from the start.
+	recvs    [2]int
+	script   []action // what happens first, of which the budget is as of all else
 	budget   budget
 	retry    uint8
 	rnrRetry uint8
@@ -48,14 +49,18 @@ type operation struct {
 
 // letters name operations in the names of programs, with their number of packets.
 var letters = map[byte]operation{
-	's': {op: transport.WRSend}, 'i': {op: transport.WRSendImm}, 'w': {op: transport.WRWrite}, 'x': {op: transport.WRWriteImm},
-	'r': {op: transport.WRRead}, 'f': {op: transport.WRFetchAdd}, 'c': {op: transport.WRCompareSwap}, 'a': {op: transport.WRAtomicWrite},
+	's': {op: transport.WRSend}, 'i': {op: transport.WRSendImm}, 'w': {op: transport.WRWrite},
+	'x': {op: transport.WRWriteImm}, 'r': {op: transport.WRRead}, 'f': {op: transport.WRFetchAdd},
+	'c': {op: transport.WRCompareSwap}, 'a': {op: transport.WRAtomicWrite},
 	'p': {op: transport.WRFlush}, 'q': {op: transport.WRFlush}, // q: of the whole region, whatever the address
 	// The peer's window: SEND that invalidates it, WRITE through it. One's own: LOCAL_INV, BIND_MW.
-	'v': {op: transport.WRSendInv, recvFails: transport.WCLocalAccessErr}, 'm': {op: transport.WRWrite}, 'l': {op: transport.WRLocalInv}, 'b': {op: transport.WRBindMW},
+	'v': {op: transport.WRSendInv, recvFails: transport.WCLocalAccessErr}, 'm': {op: transport.WRWrite},
+	'l': {op: transport.WRLocalInv}, 'b': {op: transport.WRBindMW},
 	// What must fail: without a key, longer than the receive, not aligned, from memory of nobody.
-	'W': {op: transport.WRWrite, fails: transport.WCRemoteAccessErr}, 'R': {op: transport.WRRead, fails: transport.WCRemoteAccessErr},
-	'F': {op: transport.WRFetchAdd, fails: transport.WCRemoteAccessErr}, 'A': {op: transport.WRAtomicWrite, fails: transport.WCRemoteAccessErr},
+	'W': {op: transport.WRWrite, fails: transport.WCRemoteAccessErr}, 'R': {op: transport.WRRead,
+		fails: transport.WCRemoteAccessErr},
+	'F': {op: transport.WRFetchAdd, fails: transport.WCRemoteAccessErr}, 'A': {op: transport.WRAtomicWrite,
+		fails: transport.WCRemoteAccessErr},
 	'L': {op: transport.WRSend, fails: transport.WCRemoteInvReqErr, recvFails: transport.WCLocalLenErr},
 	'K': {op: transport.WRFetchAdd, fails: transport.WCRemoteInvReqErr},
 	'G': {op: transport.WRSend, fails: transport.WCLocalProtErr},
@@ -102,7 +107,8 @@ func (o operation) writes() int {
 // packets returns how many PSNs the operation has.
 func (o operation) packets() int {
 	switch {
-	case !o.requests() || o.op == transport.WRLocalInv || o.op == transport.WRBindMW || o.fails == transport.WCLocalProtErr:
+	case !o.requests() || o.op == transport.WRLocalInv || o.op == transport.WRBindMW ||
+		o.fails == transport.WCLocalProtErr:
 		return 0
 	case o.op == transport.WRFlush || o.adds():
 		return 1
@@ -174,7 +180,8 @@ func newProgram(a, b string, lost, dup, over, early uint8) *program {
 // finish completes a program.
 func (p *program) finish() {
 	if *faultsFlag != "" && p.script == nil {
-		if _, err := fmt.Sscanf(*faultsFlag, "%d,%d,%d,%d", &p.budget.lose, &p.budget.dup, &p.budget.overtake, &p.budget.early); err != nil {
+		if _, err := fmt.Sscanf(*faultsFlag, "%d,%d,%d,%d", &p.budget.lose, &p.budget.dup, &p.budget.overtake,
+			&p.budget.early); err != nil {
 			panic(err)
 		}
 	}
@@ -206,7 +213,8 @@ func both(f, g func(*program)) func(*program) {
 // at completions.
 func steps(text string) (all []action) {
 	for f := range strings.FieldsSeq(text) {
-		kind := map[byte]actionKind{'p': actPost, 's': actSend, 'd': actDeliver, 'l': actLose, 't': actTimer, 'c': actPoll}[f[0]]
+		kind := map[byte]actionKind{'p': actPost, 's': actSend, 'd': actDeliver, 'l': actLose, 't': actTimer,
+			'c': actPoll}[f[0]]
 		n, _ := strconv.Atoi(f[2:])
 		all = append(all, slices.Repeat([]action{{kind: kind, end: f[1] - 'a'}}, max(1, n))...)
 	}
@@ -230,17 +238,18 @@ var (
 	patient     = tagged("patient", func(p *program) { p.tuning.PatientRetries = true })
 	oneAway     = tagged("one packet away", func(p *program) { p.tuning.MaxUnackedPackets = 1 })
 	wide        = tagged("wide", func(p *program) { p.tuning.MaxUnackedPackets = 64 })
-	room        = tagged("room for 4", func(p *program) { p.room = transport.Room{Size: 4 * (256 + 96), PerByte: 1} }) // packets
-	depthOne    = tagged("depth 1", func(p *program) { p.rdAtomic = 1 })
-	credits     = tagged("credits", func(p *program) { p.tuning.EndToEndCredits = true })
-	silence     = tagged("silence", func(p *program) { p.retry, p.silence = 1, 20*ms })
-	lazy        = tagged("lazy", func(p *program) { p.lazy = true })
-	trips       = tagged("trips", func(p *program) { p.trip = true })
-	wrap        = tagged("wrap", func(p *program) { p.psn[0] = ib.PSNMask })
-	back        = tagged("back", func(p *program) { p.psn[1] = (p.psn[0] - 1<<22) & ib.PSNMask })
-	unbound     = tagged("unbound", func(p *program) { p.bound = false })
-	soon        = tagged("probes soon", func(p *program) { p.tuning.LossProbe = 100 * time.Microsecond })
-	late        = tagged("late", func(p *program) { // all receives of the first life
+	// Packets.
+	room     = tagged("room for 4", func(p *program) { p.room = transport.Room{Size: 4 * (256 + 96), PerByte: 1} })
+	depthOne = tagged("depth 1", func(p *program) { p.rdAtomic = 1 })
+	credits  = tagged("credits", func(p *program) { p.tuning.EndToEndCredits = true })
+	silence  = tagged("silence", func(p *program) { p.retry, p.silence = 1, 20*ms })
+	lazy     = tagged("lazy", func(p *program) { p.lazy = true })
+	trips    = tagged("trips", func(p *program) { p.trip = true })
+	wrap     = tagged("wrap", func(p *program) { p.psn[0] = ib.PSNMask })
+	back     = tagged("back", func(p *program) { p.psn[1] = (p.psn[0] - 1<<22) & ib.PSNMask })
+	unbound  = tagged("unbound", func(p *program) { p.bound = false })
+	soon     = tagged("probes soon", func(p *program) { p.tuning.LossProbe = 100 * time.Microsecond })
+	late     = tagged("late", func(p *program) { // all receives of the first life
 		for i := range p.recvs {
 			p.recvs[i] = 0
 			for _, o := range p.lives[0][1-i] {
@@ -365,7 +374,8 @@ func schedulePrograms() []*program {
 		add(strings.ReplaceAll(k, "-", "- "), "", 1, 1, 1, 1, nil)
 	}
 	for _, k := range [][2]string{
-		{"m1", "l"}, {"m2", "l"}, {"v1", "m1@1"}, {"m1@2", "l b"}, {"m1", "l b"}, {"m1@1", "l"}, {"m3", "l b w1"}, {"v1", "l"}, {"m1 v1", "b@1"}, {"v1 m1", "s1 l"},
+		{"m1", "l"}, {"m2", "l"}, {"v1", "m1@1"}, {"m1@2", "l b"}, {"m1", "l b"}, {"m1@1", "l"},
+		{"m3", "l b w1"}, {"v1", "l"}, {"m1 v1", "b@1"}, {"v1 m1", "s1 l"},
 	} {
 		add(k[0], k[1], 1, 0, 0, 0, nil).always = true
 		add(k[0], k[1], 1, 1, 1, 1, nil)
@@ -383,12 +393,14 @@ func schedulePrograms() []*program {
 		}
 	}
 	// Fences, and requests without completions.
-	for _, k := range []string{"r1 s1!", "f1 w1!", "r2 r1!", "w1- s1", "r1- w1", "f1- f1", "s1- s1- s1", "a1 r1!", "w1 p1", "w1 p1! s1"} {
+	for _, k := range []string{"r1 s1!", "f1 w1!", "r2 r1!", "w1- s1", "r1- w1", "f1- f1", "s1- s1- s1",
+		"a1 r1!", "w1 p1", "w1 p1! s1"} {
 		add(k, "", 1, 1, 0, 0, nil).always = true
 		add(k, "", 1, 1, 1, 1, nil)
 	}
 	// Several of several kinds.
-	for _, k := range []string{"s1 w1 r1", "r1 w1 s1", "f1 r1 f1", "w1 f1 s1 r1", "r1 f1 c1 a1", "s1 s1 w1 f1", "w2 s1 r2", "r2 f1 w2"} {
+	for _, k := range []string{"s1 w1 r1", "r1 w1 s1", "f1 r1 f1", "w1 f1 s1 r1", "r1 f1 c1 a1",
+		"s1 s1 w1 f1", "w2 s1 r2", "r2 f1 w2"} {
 		for _, f := range []func(*program){nil, selectively, depthOne, wrap} {
 			add(k, "", 1, 0, 1, 0, f).always = k == "s1 w1 r1" && f != nil
 			add(k, "", 1, 1, 0, 0, f)
@@ -408,7 +420,8 @@ func schedulePrograms() []*program {
 	add("w1~", "E", 1, 0, 0, 0, soon).always = true
 	add("s1~ s1~", "", 1, 0, 0, 0, both(soon, late)).always = true
 	// READs and atomics one at a time, and the wire's faults together.
-	for _, k := range []string{"s2", "w2", "r2", "f1", "w1 f1", "r1 s1", "f1 f1", "c1 r2", "r1 r1", "r1 r2", "f1 r1", "a1 r1"} {
+	for _, k := range []string{"s2", "w2", "r2", "f1", "w1 f1", "r1 s1", "f1 f1", "c1 r2", "r1 r1", "r1 r2",
+		"f1 r1", "a1 r1"} {
 		add(k, "", 1, 1, 1, 0, depthOne).always = k == "f1 f1"
 		add(k, "", 1, 1, 1, 1, depthOne)
 		add(k, "", 1, 1, 1, 1, noProbes)
@@ -472,7 +485,8 @@ func schedulePrograms() []*program {
 		add(k, "", 2, 0, 0, 1, both(silence, selectively)).always = true
 	}
 	// What needs more than four faults before it makes a difference begins with them.
-	const known = "pa sa lb ta sa db sb da ca " // the first packet is lost, and the answer to the next tells of selective repeat
+	// The first packet is lost, and the answer to the next tells of selective repeat.
+	const known = "pa sa lb ta sa db sb da ca "
 	for _, k := range []struct {
 		ops         string
 		lost, early uint8
@@ -485,9 +499,11 @@ func schedulePrograms() []*program {
 		{"w1 w1 r2 w2", 2, 1, wide, "a gap and a READ", "pa3 sa4 lb db sb da"},
 		// A map that comes after an ACK timeout, and timeouts after it: how long is waited for the
 		// peer?
-		{"w1 w2", 5, 6, both(silence, noProbes), "a late map", "pa sa2 lb db sb ta da sb sa ta sa lb ta sa lb ta sa lb"},
+		{"w1 w2", 5, 6, both(silence, noProbes), "a late map",
+			"pa sa2 lb db sb ta da sb sa ta sa lb ta sa lb ta sa lb"},
 	} {
-		add(k.ops, "", k.lost, 0, 0, k.early, both(both(both(k.change, lazy), both(trips, selectively)), after(k.tag, known+k.steps))).always = true
+		add(k.ops, "", k.lost, 0, 0, k.early,
+			both(both(both(k.change, lazy), both(trips, selectively)), after(k.tag, known+k.steps))).always = true
 	}
 	slices.SortStableFunc(all, func(p, q *program) int { return p.size() - q.size() })
 	return all

@@ -70,8 +70,8 @@ func (s *stateHash) queue(cq *transport.CQ) {
 
 // leftOut are the fields, by type and name, that no decision depends on.
 var leftOut = map[string]bool{
-	"Engine.cfg": true, "Engine.counters": true, "Engine.rx": true, "Engine.now": true, "Engine.run": true, "Engine.inRun": true,
-	"Engine.lastQP": true, "Engine.mcast": true,
+	"Engine.cfg": true, "Engine.counters": true, "Engine.rx": true, "Engine.now": true, "Engine.run": true,
+	"Engine.inRun": true, "Engine.lastQP": true, "Engine.mcast": true,
 	"Engine.kept": true, "keptPacket.buf": true,
 	"CQ.prod": true, "CQ.cons": true, "CQ.events": true, "CQ.limit": true,
 	"QP.pd": true, "QP.caps": true, "QP.userData": true,
@@ -80,7 +80,8 @@ var leftOut = map[string]bool{
 
 // times are the fields that hold a time: it counts how far it is away.
 var times = map[string]bool{
-	"qpTimers.at": true, "timerEntry.at": true, "retryState.since": true, "sentPacket.at": true, "missing.cutNs": true, "rttEstimate.sentAt": true, "flight.cutAt": true, "nakState.againAt": true, "nakState.firstAt": true,
+	"qpTimers.at": true, "timerEntry.at": true, "retryState.since": true, "sentPacket.at": true, "missing.cutNs": true,
+	"rttEstimate.sentAt": true, "flight.cutAt": true, "nakState.againAt": true, "nakState.firstAt": true,
 }
 
 // foreignTypes are packages whose values are hashed by the caller or never change.

@@ -13,11 +13,14 @@ import (
 )
 
 var (
-	everyFlag   = flag.Bool("every", false, "TestEverySchedule: all programs, for hours")
-	depthFlag   = flag.Int("depth", 0, "TestEverySchedule: longest schedule, in actions; 0 for no bound")
-	statesFlag  = flag.Int("states", 0, "TestEverySchedule: most states of a program, whose search is then not complete; 0 for no bound")
-	faultsFlag  = flag.String("faults", "", "TestEverySchedule: lost,duplicated,overtaken,early for every program, as in 2,1,1,1")
-	coveredFlag = flag.String("covered", "", "TestEverySchedule: write what was covered into this `file`, program by program, and leave out what is there already")
+	everyFlag  = flag.Bool("every", false, "TestEverySchedule: all programs, for hours")
+	depthFlag  = flag.Int("depth", 0, "TestEverySchedule: longest schedule, in actions; 0 for no bound")
+	statesFlag = flag.Int("states", 0,
+		"TestEverySchedule: most states of a program, whose search is then not complete; 0 for no bound")
+	faultsFlag = flag.String("faults", "",
+		"TestEverySchedule: lost,duplicated,overtaken,early for every program, as in 2,1,1,1")
+	coveredFlag = flag.String("covered", "",
+		"TestEverySchedule: write what was covered into this `file`, program by program, and leave out what is there already")
 )
 
 // TestEverySchedule plays small programs under every schedule. Two engines and a wire are all the
@@ -80,7 +83,8 @@ func (c *coverage) add(d coverage) {
 }
 
 func (c coverage) String() string {
-	s := fmt.Sprintf("%d states, %d ends, %d actions, longest schedule %d, %v", c.states, c.schedules, c.actions, c.depth, c.took.Round(time.Millisecond))
+	s := fmt.Sprintf("%d states, %d ends, %d actions, longest schedule %d, %v", c.states, c.schedules,
+		c.actions, c.depth, c.took.Round(time.Millisecond))
 	if c.cut > 0 {
 		s += fmt.Sprintf(", %d cut", c.cut)
 	}

@@ -20,7 +20,8 @@ type budget struct {
 
 // used is how many faults there were since b was all of the budget.
 func (b budget) used(left budget) int {
-	return int(b.lose) - int(left.lose) + int(b.dup) - int(left.dup) + int(b.overtake) - int(left.overtake) + int(b.early) - int(left.early)
+	return int(b.lose) - int(left.lose) + int(b.dup) - int(left.dup) + int(b.overtake) - int(left.overtake) +
+		int(b.early) - int(left.early)
 }
 
 // action is one step of a schedule.
@@ -46,7 +47,8 @@ const (
 )
 
 func (a action) String() string {
-	name := [...]string{"deliver to", "post at", "post a receive at", "send from", "poll at", "timer of", "destroy", "connect", "lose what goes to", "duplicate what goes to"}[a.kind]
+	name := [...]string{"deliver to", "post at", "post a receive at", "send from", "poll at", "timer of",
+		"destroy", "connect", "lose what goes to", "duplicate what goes to"}[a.kind]
 	if a.nth > 0 {
 		return fmt.Sprintf("%s %c, overtaking %d", name, 'a'+a.end, a.nth)
 	}
@@ -93,7 +95,8 @@ const worldMTU = ib.MTU256
 const tripNs = 10_000
 
 func newWorld(t testing.TB, p *program) *world {
-	w := &world{t: t, p: p, now: second, left: p.budget, tx: make([]transport.TxPacket, 16)} // times that were never set are long ago
+	// Times that were never set are long ago.
+	w := &world{t: t, p: p, now: second, left: p.budget, tx: make([]transport.TxPacket, 16)}
 	for i := range w.ends {
 		w.ends[i] = w.newEnd(w.name(i))
 	}
@@ -134,7 +137,9 @@ func (w *world) newEnd(name int) *worldEnd {
 		e.win, err = table.AllocMW(e.pd, mem.Type2B)
 		w.must(err)
 	}
-	e.eng, err = transport.New(transport.Config{GIDs: []netip.Addr{e.addr}, MTU: ib.MTU512, Mem: table, Rand: rng, Room: w.p.room, Tuning: w.p.tuning})
+	e.eng, err = transport.New(transport.Config{
+		GIDs: []netip.Addr{e.addr}, MTU: ib.MTU512, Mem: table, Rand: rng, Room: w.p.room, Tuning: w.p.tuning,
+	})
 	w.must(err)
 	e.cq, err = e.eng.CreateCQ(16, nil)
 	w.must(err)
@@ -154,17 +159,20 @@ func (w *world) connect() {
 	for i, e := range w.ends {
 		peer := w.name(1 - i)
 		a := transport.QPAttr{
-			Access: allAccess &^ mem.MWBind, PortNum: 1, AV: transport.AddressVector{DGID: ib.GIDFromAddr(w.ends[1-i].addr)}, PathMTU: worldMTU,
-			DestQPN: ib.QPN(0x100 + peer), SQPSN: w.psn(), RQPSN: w.psn(), MaxRdAtomic: w.p.rdAtomic, MaxDestRdAtomic: w.p.rdAtomic,
-			MinRNRTimer: 12, Timeout: 8, RetryCnt: w.p.retry, RNRRetry: w.p.rnrRetry,
+			Access: allAccess &^ mem.MWBind, PortNum: 1,
+			AV: transport.AddressVector{DGID: ib.GIDFromAddr(w.ends[1-i].addr)}, PathMTU: worldMTU,
+			DestQPN: ib.QPN(0x100 + peer), SQPSN: w.psn(), RQPSN: w.psn(), MaxRdAtomic: w.p.rdAtomic,
+			MaxDestRdAtomic: w.p.rdAtomic, MinRNRTimer: 12, Timeout: 8, RetryCnt: w.p.retry, RNRRetry: w.p.rnrRetry,
 			SilenceNs: w.p.silence,
 		}
 		for k, s := range []transport.QPState{transport.StateInit, transport.StateRTR, transport.StateRTS} {
 			a.State = s
 			w.must(e.qp.Modify(w.now, a, transport.AttrState|[...]transport.AttrMask{
 				transport.AttrAccess | transport.AttrPKeyIndex | transport.AttrPort,
-				transport.AttrAV | transport.AttrPathMTU | transport.AttrDestQPN | transport.AttrRQPSN | transport.AttrMaxDestRdAtomic | transport.AttrMinRNRTimer,
-				transport.AttrSQPSN | transport.AttrTimeout | transport.AttrRetryCnt | transport.AttrRNRRetry | transport.AttrMaxRdAtomic | transport.AttrSilence,
+				transport.AttrAV | transport.AttrPathMTU | transport.AttrDestQPN | transport.AttrRQPSN |
+					transport.AttrMaxDestRdAtomic | transport.AttrMinRNRTimer,
+				transport.AttrSQPSN | transport.AttrTimeout | transport.AttrRetryCnt |
+					transport.AttrRNRRetry | transport.AttrMaxRdAtomic | transport.AttrSilence,
 			}[k]))
 		}
 	}

@@ -10,10 +10,9 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// script is a requester whose peer is played by the test: what it sends is
-// compared with a transcript, and the responses are written down in it. PSNs
-// in transcripts count from the first PSN of the connection, which is close to
-// the wrap.
+// script is a requester whose peer is played by the test: what it sends is compared with a
+// transcript, and the responses are written down in it. PSNs in transcripts count from the first
+// PSN of the connection, which is close to the wrap.
 type script struct {
 	*loop
 	psn0 ib.PSN
@@ -46,9 +45,8 @@ func (s *script) post(op WROpcode, n int, edit ...func(*SendWR)) {
 	s.ids++
 }
 
-// sent takes what the requester has to send, in the notation of the
-// transcripts: opcode, PSN, "A" if it asks for an ACK, and for a RETH its
-// offset from the address that post gave and its length.
+// sent takes what the requester has to send, in the notation of the transcripts: opcode, PSN, "A"
+// if it asks for an ACK, and for a RETH its offset from the address that post gave and its length.
 func (s *script) sent() []string {
 	var log []string
 	for {
@@ -105,7 +103,8 @@ func (s *script) aeth(psn int, syndrome ib.Syndrome, msn ib.MSN) {
 }
 
 func (s *script) data(op ib.Opcode, psn int, payload []byte) {
-	s.respond(ib.Packet{BTH: ib.BTH{Opcode: op, PSN: ib.PSN(psn) & ib.PSNMask}, AETH: ib.AETH{Syndrome: ib.ACKNoCredits}, Payload: payload})
+	s.respond(ib.Packet{BTH: ib.BTH{Opcode: op, PSN: ib.PSN(psn) & ib.PSNMask},
+		AETH: ib.AETH{Syndrome: ib.ACKNoCredits}, Payload: payload})
 }
 
 func (s *script) atomic(psn int, value uint64) {

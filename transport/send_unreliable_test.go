@@ -12,7 +12,8 @@ func TestUCSend(t *testing.T) {
 	l := newLoop(t, loopOptions{typ: ib.UC, psn: 0xFFFFFF})
 	fill(l.a.data[:5000], 1)
 	require.NoError(t, l.b.qp.PostRecv(&RecvWR{ID: 5, SGList: []SGE{l.b.at(0, 5000)}}))
-	require.NoError(t, l.a.qp.PostSend(l.now, &SendWR{ID: 1, Opcode: WRSendImm, Imm: 77, Flags: SendSignaled, SGList: []SGE{l.a.at(0, 5000)}}))
+	require.NoError(t, l.a.qp.PostSend(l.now,
+		&SendWR{ID: 1, Opcode: WRSendImm, Imm: 77, Flags: SendSignaled, SGList: []SGE{l.a.at(0, 5000)}}))
 	require.NoError(t, l.a.qp.PostSend(l.now, &SendWR{
 		ID: 2, Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{l.a.at(0, 3000)},
 		RemoteAddr: l.b.region.IOVA() + 8192, RKey: l.b.region.RKey(),

@@ -78,10 +78,12 @@ func TestObjectsOfAnotherEngine(t *testing.T) {
 	own, err := other.CreateCQ(8, nil)
 	require.NoError(t, err)
 	attr := func(send, recv *CQ, srq *SRQ) QPInitAttr {
-		return QPInitAttr{Type: ib.RC, PD: h.pd, SendCQ: send, RecvCQ: recv, SRQ: srq, Caps: QPCaps{MaxSendWR: 1, MaxRecvWR: 1}}
+		return QPInitAttr{Type: ib.RC, PD: h.pd, SendCQ: send, RecvCQ: recv, SRQ: srq,
+			Caps: QPCaps{MaxSendWR: 1, MaxRecvWR: 1}}
 	}
 	refs := h.pd.Refs()
-	for arg, a := range map[string]QPInitAttr{"send_cq": attr(cq, own, nil), "recv_cq": attr(own, cq, nil), "srq": attr(own, own, s)} {
+	for arg, a := range map[string]QPInitAttr{"send_cq": attr(cq, own, nil), "recv_cq": attr(own, cq, nil),
+		"srq": attr(own, own, s)} {
 		_, err := other.CreateQP(a)
 		requireAttr(t, err, arg)
 		require.ErrorContains(t, err, "not shared")
@@ -104,7 +106,8 @@ func TestObjectsOfAnotherEngine(t *testing.T) {
 	require.NoError(t, qp.Destroy())
 	require.NoError(t, cq.Destroy())
 	require.NoError(t, s.Destroy())
-	for arg, a := range map[string]QPInitAttr{"send_cq": attr(cq, own, nil), "recv_cq": attr(own, cq, nil), "srq": attr(own, own, s)} {
+	for arg, a := range map[string]QPInitAttr{"send_cq": attr(cq, own, nil), "recv_cq": attr(own, cq, nil),
+		"srq": attr(own, own, s)} {
 		_, err := other.CreateQP(a)
 		requireAttr(t, err, arg)
 		require.ErrorContains(t, err, "destroyed")
@@ -205,7 +208,9 @@ func TestSharedCQOverflow(t *testing.T) {
 	cq.Share()
 	var qps []*QP
 	for _, e := range h.engines {
-		qp, err := e.CreateQP(QPInitAttr{Type: ib.RC, PD: h.pd, SendCQ: cq, RecvCQ: cq, Caps: QPCaps{MaxSendWR: 4, MaxRecvWR: 4}})
+		qp, err := e.CreateQP(QPInitAttr{
+			Type: ib.RC, PD: h.pd, SendCQ: cq, RecvCQ: cq, Caps: QPCaps{MaxSendWR: 4, MaxRecvWR: 4},
+		})
 		require.NoError(t, err)
 		moveTo(t, qp, StateRTS)
 		qps = append(qps, qp)
@@ -325,16 +330,19 @@ func TestEnginesInGoroutines(t *testing.T) {
 	require.NoError(t, err)
 	server.with(func() { cq.Share(); srq.Share() })
 	recvBuf := make([]byte, srqSize*slotBytes)
-	recvMR, err := server.table.Register(server.pd, mem.RegionAttr{Bytes: recvBuf, Access: mem.LocalWrite | mem.ZeroBased})
+	recvMR, err := server.table.Register(server.pd,
+		mem.RegionAttr{Bytes: recvBuf, Access: mem.LocalWrite | mem.ZeroBased})
 	require.NoError(t, err)
 	post := func(id uint64) error {
-		return srq.PostRecv(&RecvWR{ID: id, SGList: []SGE{{Addr: id * slotBytes, Length: slotBytes, LKey: recvMR.LKey()}}})
+		return srq.PostRecv(
+			&RecvWR{ID: id, SGList: []SGE{{Addr: id * slotBytes, Length: slotBytes, LKey: recvMR.LKey()}}})
 	}
 	for id := range uint64(srqSize) {
 		require.NoError(t, post(id))
 	}
 	sendBuf := make([]byte, flows*slotBytes*64)
-	sendMR, err := client.table.Register(client.pd, mem.RegionAttr{Bytes: sendBuf, Access: mem.LocalWrite | mem.ZeroBased})
+	sendMR, err := client.table.Register(client.pd,
+		mem.RegionAttr{Bytes: sendBuf, Access: mem.LocalWrite | mem.ZeroBased})
 	require.NoError(t, err)
 
 	var stop atomic.Bool
@@ -429,7 +437,8 @@ func TestEnginesInGoroutines(t *testing.T) {
 			}
 		}
 		for i := 0; !stop.Load(); i++ {
-			mr, err := server.table.Register(server.pd, mem.RegionAttr{Bytes: make([]byte, 64), Access: mem.LocalWrite | mem.RemoteWrite})
+			mr, err := server.table.Register(server.pd,
+				mem.RegionAttr{Bytes: make([]byte, 64), Access: mem.LocalWrite | mem.RemoteWrite})
 			must("register", err)
 			must("reregister", mr.Reregister(mem.RegionChange{What: mem.ChangeAccess}, server.quiesce))
 			server.locks[0].Lock()
@@ -441,7 +450,9 @@ func TestEnginesInGoroutines(t *testing.T) {
 			// A QP on the shared objects, by the engine that is home to only one of them.
 			n := i % flows
 			server.locks[n].Lock()
-			qp, err := server.engines[n].CreateQP(QPInitAttr{Type: ib.RC, PD: server.pd, SendCQ: cq, RecvCQ: cq, SRQ: srq, Caps: QPCaps{MaxSendWR: 1}})
+			qp, err := server.engines[n].CreateQP(QPInitAttr{
+				Type: ib.RC, PD: server.pd, SendCQ: cq, RecvCQ: cq, SRQ: srq, Caps: QPCaps{MaxSendWR: 1},
+			})
 			must("create", err)
 			must("destroy", qp.Destroy())
 			server.locks[n].Unlock()

@@ -12,7 +12,8 @@ import (
 // until the silence has lasted as long.
 func TestSilence(t *testing.T) {
 	const silence = 30e9
-	s := newScript(t, loopOptions{tuning: Tuning{LossProbe: -1}, attr: func(a *QPAttr) { a.RetryCnt, a.SilenceNs = 2, silence }})
+	s := newScript(t,
+		loopOptions{tuning: Tuning{LossProbe: -1}, attr: func(a *QPAttr) { a.RetryCnt, a.SilenceNs = 2, silence }})
 	s.post(WRSend, 300)
 	s.sends("SEND FIRST 0", "SEND LAST 1 A")
 	var waits []int64
@@ -52,7 +53,8 @@ func TestSilenceEnds(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScript(t, loopOptions{tuning: Tuning{LossProbe: -1}, attr: func(a *QPAttr) { a.RetryCnt, a.SilenceNs = 2, 60e9 }})
+			s := newScript(t,
+				loopOptions{tuning: Tuning{LossProbe: -1}, attr: func(a *QPAttr) { a.RetryCnt, a.SilenceNs = 2, 60e9 }})
 			s.post(WRSend, 300)
 			for range 12 {
 				s.sent()
@@ -72,7 +74,8 @@ func TestSilenceEnds(t *testing.T) {
 
 // An answer to a later request ends it, too: it shows that the one to a READ was lost.
 func TestSilenceEndsBehindRead(t *testing.T) {
-	s := newScript(t, loopOptions{tuning: Tuning{LossProbe: -1}, attr: func(a *QPAttr) { a.RetryCnt, a.SilenceNs = 2, 60e9 }})
+	s := newScript(t,
+		loopOptions{tuning: Tuning{LossProbe: -1}, attr: func(a *QPAttr) { a.RetryCnt, a.SilenceNs = 2, 60e9 }})
 	s.post(WRRead, 300)
 	s.post(WRSend, 10)
 	for range 12 {
@@ -95,7 +98,9 @@ func TestSilenceEndsBehindRead(t *testing.T) {
 func TestSilenceEndsAtAnyTry(t *testing.T) {
 	const retries = 2
 	for silent := range retries + 3 {
-		s := newScript(t, loopOptions{tuning: Tuning{LossProbe: -1}, attr: func(a *QPAttr) { a.RetryCnt, a.SilenceNs = retries, 60e9 }})
+		s := newScript(t, loopOptions{
+			tuning: Tuning{LossProbe: -1}, attr: func(a *QPAttr) { a.RetryCnt, a.SilenceNs = retries, 60e9 },
+		})
 		s.post(WRSend, 300)
 		s.sent()
 		for range silent {
@@ -115,7 +120,8 @@ func TestSilenceEndsAtAnyTry(t *testing.T) {
 // What is refused with NAKs, again and again, is no silence, and ends.
 func TestSilenceIsNotStall(t *testing.T) {
 	const silence = 10e9
-	s := newScript(t, loopOptions{tuning: Tuning{LossProbe: -1}, attr: func(a *QPAttr) { a.RetryCnt, a.SilenceNs = 2, silence }})
+	s := newScript(t,
+		loopOptions{tuning: Tuning{LossProbe: -1}, attr: func(a *QPAttr) { a.RetryCnt, a.SilenceNs = 2, silence }})
 	s.post(WRSend, 300)
 	s.sent()
 	var waited int64
@@ -135,7 +141,8 @@ func TestSilenceIsNotStall(t *testing.T) {
 // Silence is counted while this side is awake: one that was stopped itself has not waited for
 // anybody.
 func TestSilenceWhileAsleep(t *testing.T) {
-	s := newScript(t, loopOptions{tuning: Tuning{LossProbe: -1}, attr: func(a *QPAttr) { a.RetryCnt, a.SilenceNs = 0, 10e9 }})
+	s := newScript(t,
+		loopOptions{tuning: Tuning{LossProbe: -1}, attr: func(a *QPAttr) { a.RetryCnt, a.SilenceNs = 0, 10e9 }})
 	s.post(WRSend, 1)
 	for range 3 {
 		s.sends("SEND ONLY 0 A")
@@ -148,7 +155,9 @@ func TestSilenceWhileAsleep(t *testing.T) {
 
 // What the peer refuses, or what cannot pass, is no silence.
 func TestSilenceIsNotRefusal(t *testing.T) {
-	s := newScript(t, loopOptions{mtu: ib.MTU1024, tuning: Tuning{LossProbe: -1}, attr: func(a *QPAttr) { a.RetryCnt, a.SilenceNs = 0, 60e9 }})
+	s := newScript(t, loopOptions{mtu: ib.MTU1024, tuning: Tuning{LossProbe: -1}, attr: func(a *QPAttr) {
+		a.RetryCnt, a.SilenceNs = 0, 60e9
+	}})
 	s.post(WRSend, 3000)
 	s.sent()
 	s.a.qp.path.TooLong++

@@ -27,7 +27,8 @@ func TestSizes(t *testing.T) {
 					at.RQPSN = 0xfffff0
 				}})
 				m := mtu.Bytes()
-				sizes := []int{0, 1, m - 1, m, m + 1, 2 * m, 3*m + 2, 129*m + 1, 255, 256, 257, 1023, 1024, 1025, 4096, 65536}
+				sizes := []int{0, 1, m - 1, m, m + 1, 2 * m, 3*m + 2, 129*m + 1, 255, 256, 257, 1023, 1024,
+					1025, 4096, 65536}
 				if mtu == ib.MTU1024 {
 					sizes = append(sizes, bufBytes/2)
 				}

@@ -15,7 +15,8 @@ func TestSlotOfQPNumbers(t *testing.T) {
 	for _, index := range []uint8{0, 5, 63} {
 		slot := ib.Slot{Index: index, Bits: 6}
 		table := mem.NewTable(newTestRand(1), mem.Limits{})
-		e, err := New(Config{GIDs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}, MTU: ib.MTU1024, Mem: table, Rand: newTestRand(index), Slot: slot})
+		e, err := New(Config{GIDs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}, MTU: ib.MTU1024,
+			Mem: table, Rand: newTestRand(index), Slot: slot})
 		require.NoError(t, err)
 		pd, err := table.AllocPD()
 		require.NoError(t, err)

@@ -252,7 +252,8 @@ func (f *flow) toggleSQD() {
 		f.drains++
 	case at.State == transport.StateSQD && !at.SQDraining:
 		a.MaxUnackedPackets = 1 + f.s.rng.IntN(50)
-		f.s.must(f.src.qp.Modify(now, a, transport.AttrTimeout|transport.AttrRetryCnt|transport.AttrWindow|transport.AttrAV))
+		f.s.must(f.src.qp.Modify(now, a,
+			transport.AttrTimeout|transport.AttrRetryCnt|transport.AttrWindow|transport.AttrAV))
 		a.State = transport.StateRTS
 		f.s.must(f.src.qp.Modify(now, a, transport.AttrState))
 	}
@@ -302,7 +303,8 @@ func (f *flow) postRecvs(n int) {
 		f.recvID++
 		f.recvSlot[f.recvID] = slot
 		at := f.recvAt(slot)
-		wr := transport.RecvWR{ID: f.recvID, SGList: []transport.SGE{f.src.sge(at, 100), f.src.sge(at+100, recvBytes-100)}}
+		wr := transport.RecvWR{ID: f.recvID,
+			SGList: []transport.SGE{f.src.sge(at, 100), f.src.sge(at+100, recvBytes-100)}}
 		if f.srq != nil {
 			f.s.must(f.srq.PostRecv(&wr))
 		} else {
@@ -451,7 +453,8 @@ func (f *flow) done() bool {
 		}
 		return true
 	}
-	return f.src.qp.State() == transport.StateRTS && f.posted == f.s.o.ops && f.completed == len(f.expect) && f.received == len(f.messages)
+	return f.src.qp.State() == transport.StateRTS && f.posted == f.s.o.ops && f.completed == len(f.expect) &&
+		f.received == len(f.messages)
 }
 
 // lastSignaled returns up to where completions are to come.

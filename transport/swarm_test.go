@@ -14,11 +14,10 @@ import (
 	"github.com/goroce/goroce/transport/cc"
 )
 
-// TestSwarm runs random work over a bad wire, drawn from a seed: first a phase
-// in which packets are lost, doubled, delayed and reordered, then one without
-// faults in which all work must end. The oracle is a model of its own
-// (swarm_model_test.go): every byte is right, every completion comes exactly
-// once and in order, no QP is stuck.
+// TestSwarm runs random work over a bad wire, drawn from a seed: first a phase in which packets are
+// lost, doubled, delayed and reordered, then one without faults in which all work must end. The
+// oracle is a model of its own (swarm_model_test.go): every byte is right, every completion comes
+// exactly once and in order, no QP is stuck.
 //
 // A failure prints its seed: go test -run 'TestSwarm$' -seed N
 func TestSwarm(t *testing.T) {
@@ -39,8 +38,8 @@ func TestSwarm(t *testing.T) {
 		"duplicate_request": sum.DuplicateRequest, "out_of_seq_request": sum.OutOfSeqRequest,
 		"rcvd_rnr_err": sum.RcvdRNRErr, "send_rnr_err": sum.SendRNRErr, "rcvd_seq_err": sum.RcvdSeqErr,
 		"completer_retry_err": sum.CompleterRetryErr, "retransmitted": sum.RetransmittedPkts,
-		"timeouts": sum.Timeouts, "loss probes": sum.LossProbes, "implied NAKs": sum.ImpliedNAKs, "sequence NAKs": sum.SentSeqNAKs,
-		"coalesced ACKs":    sum.CoalescedAcks,
+		"timeouts": sum.Timeouts, "loss probes": sum.LossProbes, "implied NAKs": sum.ImpliedNAKs,
+		"sequence NAKs": sum.SentSeqNAKs, "coalesced ACKs": sum.CoalescedAcks,
 		"CE marks":          sum.CEMarkedPkts,
 		"rate cuts":         sum.RateCuts,
 		"pacing holds":      sum.PacingHolds,
@@ -149,9 +148,8 @@ func (o *swarmOptions) drawRepeat(rng *rand.Rand) {
 	o.tuning[1].GoBackN = k&2 == 0 && k <= 3
 }
 
-// drawCongestion lets engines have congestion control, and something to react
-// to. The least rate is such that a responder at it is not too slow for the
-// shortest timeout.
+// drawCongestion lets engines have congestion control, and something to react to. The least rate is
+// such that a responder at it is not too slow for the shortest timeout.
 func (o *swarmOptions) drawCongestion(rng *rand.Rand) {
 	if rng.IntN(100) < 50 {
 		return
@@ -159,8 +157,8 @@ func (o *swarmOptions) drawCongestion(rng *rand.Rand) {
 	o.markPct = []int{0, 2, 30, 100}[rng.IntN(4)]
 	for i := range o.tuning {
 		c := cc.Config{
-			Algorithm: cc.Algorithm(rng.IntN(4)), Target: 50 * time.Microsecond, CutOnNAK: rng.IntN(2) == 0, Capped: rng.IntN(2) == 0,
-			Burst: []time.Duration{-1, 0, 2 * us}[rng.IntN(3)],
+			Algorithm: cc.Algorithm(rng.IntN(4)), Target: 50 * time.Microsecond, CutOnNAK: rng.IntN(2) == 0,
+			Capped: rng.IntN(2) == 0, Burst: []time.Duration{-1, 0, 2 * us}[rng.IntN(3)],
 		}
 		p := cc.Paper()
 		if c.Algorithm == cc.DCQCNMellanox {
@@ -175,8 +173,7 @@ func (o *swarmOptions) drawCongestion(rng *rand.Rand) {
 	}
 }
 
-// swarmCQEs is room for what can complete between two looks: less than what is
-// posted at any time.
+// swarmCQEs is room for what can complete between two looks: less than what is posted at any time.
 const swarmCQEs = 256
 
 // drawRoom lets engines know how much there is room for: a packet or two, or many.
@@ -218,8 +215,7 @@ func (o *swarmOptions) drawAway(rng *rand.Rand) {
 	}
 }
 
-// runSwarm runs one seed; canary, if set, damages the run in a way that the
-// oracle must notice.
+// runSwarm runs one seed; canary, if set, damages the run in a way that the oracle must notice.
 func runSwarm(t testing.TB, seed uint64, canary func(*swarm)) *swarm {
 	rng := rand.New(rand.NewPCG(seed, 0x5eed))
 	o := drawSwarm(rng)
@@ -234,7 +230,8 @@ func runSwarm(t testing.TB, seed uint64, canary func(*swarm)) *swarm {
 	batches := rand.New(rand.NewPCG(seed, 0x2045))
 	o.drawTogether(batches)
 	t.Logf("seed %d: %+v", seed, o)
-	p := newPair(t, pairConfig{mtu: ib.MTU4096, tuning: o.tuning, v6: o.v6, seed: seed, room: o.room, gso: o.gso, cqe: swarmCQEs, bytes: o.links * flowBytes})
+	p := newPair(t, pairConfig{mtu: ib.MTU4096, tuning: o.tuning, v6: o.v6, seed: seed, room: o.room,
+		gso: o.gso, cqe: swarmCQEs, bytes: o.links * flowBytes})
 	p.logging = seeds.One() // then a failure shows the last packets
 	p.delay = o.delay
 	p.batch = make([]transport.TxPacket, o.txBatch)

@@ -101,8 +101,7 @@ func BenchmarkTimers(b *testing.B) {
 	now := int64(0)
 	i := 0
 	for b.Loop() {
-		// A message each on many connections: the timer starts, is pushed back
-		// and stops.
+		// A message each on many connections: the timer starts, is pushed back and stops.
 		qp := qps[i%len(qps)]
 		i++
 		now += 1000

@@ -156,7 +156,9 @@ func TestTranscriptWrite(t *testing.T) {
 			p.run()
 			p.wantWire(tc.wire)
 			require.Equal(t, want, b.buf[0x2000:0x2000+tc.size])
-			require.Equal(t, []transport.WC{{ID: 1, QPN: a.qp.Number(), Opcode: transport.WCWrite, ByteLen: uint32(tc.size)}}, a.poll())
+			require.Equal(t, []transport.WC{
+				{ID: 1, QPN: a.qp.Number(), Opcode: transport.WCWrite, ByteLen: uint32(tc.size)},
+			}, a.poll())
 			if wr.Opcode == transport.WRWriteImm {
 				require.Equal(t, []transport.WC{{ID: 77, QPN: b.qp.Number(), Opcode: transport.WCRecvWriteImm,
 					ByteLen: uint32(tc.size), Flags: transport.WCWithImm, Imm: wr.Imm}}, b.poll())
@@ -198,7 +200,9 @@ func TestTranscriptRead(t *testing.T) {
 			p.run()
 			p.wantWire(tc.wire)
 			require.Equal(t, want, a.buf[8:8+tc.size])
-			require.Equal(t, []transport.WC{{ID: 1, QPN: a.qp.Number(), Opcode: transport.WCRead, ByteLen: uint32(tc.size)}}, a.poll())
+			require.Equal(t, []transport.WC{
+				{ID: 1, QPN: a.qp.Number(), Opcode: transport.WCRead, ByteLen: uint32(tc.size)},
+			}, a.poll())
 			require.Empty(t, b.poll())
 		})
 	}
@@ -245,10 +249,12 @@ func TestTranscriptAtomicWriteAndFlush(t *testing.T) {
 	copy(a.buf, "12345678")
 	a.post(with(a.write(0, 128, 8), func(wr *transport.SendWR) { wr.Opcode = transport.WRAtomicWrite }))
 	a.post(with(a.write(0, 136, 8), func(wr *transport.SendWR) {
-		wr.Opcode, wr.SGList, wr.AtomicWriteVal = transport.WRAtomicWrite, nil, [8]byte{'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'}
+		wr.Opcode, wr.SGList, wr.AtomicWriteVal = transport.WRAtomicWrite, nil,
+			[8]byte{'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'}
 	}))
 	a.post(with(a.write(0, 128, 0), func(wr *transport.SendWR) {
-		wr.Opcode, wr.SGList, wr.FlushLength, wr.FlushType = transport.WRFlush, nil, 16, ib.FlushGlobalVisibility|ib.FlushRange
+		wr.Opcode, wr.SGList, wr.FlushLength, wr.FlushType = transport.WRFlush, nil, 16,
+			ib.FlushGlobalVisibility|ib.FlushRange
 	}))
 	a.post(with(a.write(0, 0, 0), func(wr *transport.SendWR) {
 		wr.Opcode, wr.SGList, wr.FlushType = transport.WRFlush, nil, ib.FlushGlobalVisibility|ib.FlushMR
@@ -274,9 +280,12 @@ func TestTranscriptScatterGather(t *testing.T) {
 	p := newPair(t, pairConfig{})
 	a, b := p.connect(linkConfig{})
 	want := append([]byte(nil), a.fill(0, 3000, 3)...)
-	wr := transport.RecvWR{ID: 9, SGList: []transport.SGE{b.sge(10, 1), b.sge(0, 0), b.sge(100, 1500), b.sge(4000, 2000)}}
+	wr := transport.RecvWR{ID: 9,
+		SGList: []transport.SGE{b.sge(10, 1), b.sge(0, 0), b.sge(100, 1500), b.sge(4000, 2000)}}
 	require.NoError(t, b.qp.PostRecv(&wr))
-	a.post(transport.SendWR{Opcode: transport.WRSend, SGList: []transport.SGE{a.sge(0, 500), a.sge(7, 0), a.sge(500, 24), a.sge(524, 2476)}})
+	a.post(transport.SendWR{Opcode: transport.WRSend, SGList: []transport.SGE{
+		a.sge(0, 500), a.sge(7, 0), a.sge(500, 24), a.sge(524, 2476),
+	}})
 	p.run()
 	p.wantWire(`
 		a> SEND FIRST 0 1024B
@@ -363,8 +372,7 @@ func TestTranscriptCoalescedAck(t *testing.T) {
 	require.EqualValues(t, 2, b.eng.Counters().CoalescedAcks)
 }
 
-// An ACK never jumps over an unanswered READ or atomic; their answers
-// acknowledge what came before.
+// An ACK never jumps over an unanswered READ or atomic; their answers acknowledge what came before.
 func TestTranscriptAckDoesNotPassRead(t *testing.T) {
 	p := newPair(t, pairConfig{})
 	a, _ := p.connect(linkConfig{})

@@ -32,8 +32,7 @@ func TestUC(t *testing.T) {
 	require.Empty(t, r.poll(), "UC acknowledges nothing")
 }
 
-// IBTA 9.8.2.2: a gap drops the rest of the message; its receive request serves
-// the next one.
+// IBTA 9.8.2.2: a gap drops the rest of the message; its receive request serves the next one.
 func TestUCGap(t *testing.T) {
 	r := ucRig(t)
 	r.post(1, 600, 600)

@@ -30,8 +30,7 @@ func (r *responder) doDatagram(p *ib.Packet, info *ib.OpcodeInfo, rx *RxPacket) 
 	if m.cur.Left() < uint64(ib.GRHBytes+len(p.Payload)) {
 		return badLength // before the GRH area is touched
 	}
-	// The IP header as far as the link shows it: without flow label and
-	// identification.
+	// The IP header as far as the link shows it: without flow label and identification.
 	var grh [ib.GRHBytes]byte
 	h := ib.GRH{
 		Src: rx.Src, Dst: rx.Dst, TrafficClass: rx.TrafficClass, HopLimit: rx.HopLimit,

@@ -67,7 +67,9 @@ func TestUDDrops(t *testing.T) {
 	require.Equal(t, make([]byte, 140), r.recv.Bytes()[:140], "a dropped datagram leaves no trace")
 	require.Empty(t, r.wcs())
 	r.send(ib.UDSendOnly, msg[:100], deth)
-	require.Equal(t, []WC{{ID: 1, Opcode: WCRecv, ByteLen: 140, QPN: rigQPN, SrcQP: 0x99, Flags: WCWithGRH, SL: SLRoCEv2IPv4}}, r.wcs())
+	require.Equal(t, []WC{
+		{ID: 1, Opcode: WCRecv, ByteLen: 140, QPN: rigQPN, SrcQP: 0x99, Flags: WCWithGRH, SL: SLRoCEv2IPv4},
+	}, r.wcs())
 	require.Equal(t, StateRTS, r.qp.State())
 }
 

@@ -26,12 +26,16 @@ func BenchmarkUnverified(b *testing.B) {
 		for _, late := range []bool{false, true} {
 			b.Run(fmt.Sprintf("MTU=%d/size=%d/late=%v", c.mtu, c.size, late), func(b *testing.B) {
 				mtu, _ := ib.MTUFromBytes(c.mtu)
-				l := newLoop(b, loopOptions{gso: true, cqe: 4096, mtu: mtu, data: region, caps: QPCaps{MaxSendWR: 256, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}})
+				l := newLoop(b, loopOptions{gso: true, cqe: 4096, mtu: mtu, data: region, caps: QPCaps{
+					MaxSendWR: 256, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1,
+				}})
 				at, turn := min(max(256*1024/c.size, 1), 128), 0
 				var wire [128][]byte
 				var rx [128]RxPacket
 				l.batch = make([]TxPacket, len(wire))
-				check := &icrcOf{ib.NewICRC(ib.Flow{Src: l.a.addr, Dst: l.b.addr, SrcPort: 0xC000, DstPort: ib.UDPPort})}
+				check := &icrcOf{
+					ib.NewICRC(ib.Flow{Src: l.a.addr, Dst: l.b.addr, SrcPort: 0xC000, DstPort: ib.UDPPort}),
+				}
 				var wc [256]WC
 				packets := 0
 				b.ReportAllocs()

@@ -38,7 +38,8 @@ func TestWindowDefault(t *testing.T) {
 			l := newLoop(t, loopOptions{mtu: c.mtu, caps: QPCaps{MaxSendWR: 512, MaxSendSGE: 1}})
 			for range 400 {
 				require.NoError(t, l.a.qp.PostSend(l.now, &SendWR{
-					Opcode: WRWrite, SGList: []SGE{l.a.at(0, c.size)}, RemoteAddr: l.b.region.IOVA(), RKey: l.b.region.RKey(),
+					Opcode: WRWrite, SGList: []SGE{l.a.at(0, c.size)}, RemoteAddr: l.b.region.IOVA(),
+					RKey: l.b.region.RKey(),
 				}))
 			}
 			require.Equal(t, DefaultMaxUnackedPackets, l.unacked())
@@ -57,13 +58,17 @@ func TestWindowShortBehindLong(t *testing.T) {
 	}{
 		{"short ones", 0, 400, DefaultMaxUnackedPackets},
 		{"behind long ones", 2 * DefaultMaxUnackedPackets, 400, 3 * DefaultMaxUnackedPackets},
-		{"behind long ones that fill the window nearly", 4*DefaultMaxUnackedPackets - 2, 400, 4 * DefaultMaxUnackedPackets},
+		{"behind long ones that fill the window nearly", 4*DefaultMaxUnackedPackets - 2, 400,
+			4 * DefaultMaxUnackedPackets},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := newLoop(t, loopOptions{mtu: ib.MTU1024, gso: true, psn: ib.PSNMask - 300, caps: QPCaps{MaxSendWR: 512, MaxSendSGE: 1}})
+			l := newLoop(t, loopOptions{mtu: ib.MTU1024, gso: true, psn: ib.PSNMask - 300, caps: QPCaps{
+				MaxSendWR: 512, MaxSendSGE: 1,
+			}})
 			post := func(size int) {
 				require.NoError(t, l.a.qp.PostSend(l.now, &SendWR{
-					Opcode: WRWrite, SGList: []SGE{l.a.at(0, size)}, RemoteAddr: l.b.region.IOVA(), RKey: l.b.region.RKey(),
+					Opcode: WRWrite, SGList: []SGE{l.a.at(0, size)}, RemoteAddr: l.b.region.IOVA(),
+					RKey: l.b.region.RKey(),
 				}))
 			}
 			for left := c.longs; left > 0; left -= long {
@@ -97,10 +102,12 @@ func TestWindowLong(t *testing.T) {
 		{"set", ib.MTU1024, 1 << 20, Tuning{MaxUnackedPackets: 100}, 100},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := newLoop(t, loopOptions{mtu: c.mtu, caps: QPCaps{MaxSendWR: 512, MaxSendSGE: 1}, gso: true, tuning: c.tuning})
+			l := newLoop(t,
+				loopOptions{mtu: c.mtu, caps: QPCaps{MaxSendWR: 512, MaxSendSGE: 1}, gso: true, tuning: c.tuning})
 			for range 400 {
 				require.NoError(t, l.a.qp.PostSend(l.now, &SendWR{
-					Opcode: WRWrite, SGList: []SGE{l.a.at(0, c.size)}, RemoteAddr: l.b.region.IOVA(), RKey: l.b.region.RKey(),
+					Opcode: WRWrite, SGList: []SGE{l.a.at(0, c.size)}, RemoteAddr: l.b.region.IOVA(),
+					RKey: l.b.region.RKey(),
 				}))
 			}
 			total, asked := 0, 0
@@ -140,8 +147,7 @@ func TestWindowRead(t *testing.T) {
 	require.EqualValues(t, 1, l.a.e.Counters().RetransmittedPkts)
 }
 
-// Loss halves what is under way, and each window of acknowledgements opens it by a
-// packet.
+// Loss halves what is under way, and each window of acknowledgements opens it by a packet.
 func TestWindowLoss(t *testing.T) {
 	l := newLoop(t, loopOptions{mtu: ib.MTU4096, data: 4 << 20})
 	require.NoError(t, l.a.qp.PostSend(l.now, &SendWR{

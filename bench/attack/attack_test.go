@@ -20,7 +20,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-var known = Known{Server: serverAddr, Client: clientAddr, ServerQPN: 0x40011, ClientQPN: 0x80022, Addr: 1 << 20, RKey: 7, ReadPSN: 99}
+var known = Known{Server: serverAddr, Client: clientAddr, ServerQPN: 0x40011, ClientQPN: 0x80022,
+	Addr: 1 << 20, RKey: 7, ReadPSN: 99}
 
 // Every packet is one that an implementation would look at: it decodes, and its ICRC is that of the
 // addresses and ports it goes between, but where that is the attack.
@@ -73,7 +74,8 @@ func TestRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: processes that send to each other take a second")
 	}
-	r, err := Run(t.Context(), Options{Only: regexp.MustCompile("^WRITE, any PSN$"), Before: 50 * time.Millisecond, During: 200 * time.Millisecond})
+	r, err := Run(t.Context(), Options{Only: regexp.MustCompile("^WRITE, any PSN$"),
+		Before: 50 * time.Millisecond, During: 200 * time.Millisecond})
 	require.NoError(t, err)
 	require.Len(t, r, 1)
 	require.Positive(t, r[0].Rate)
@@ -82,9 +84,11 @@ func TestRun(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	rows := []Result{
-		{Name: "WRITE", Knows: "number", Does: transfers, Asked: 20_000, Rate: 19_876, Before: 5, During: 4.5, CPUBefore: .5, CPUDuring: .75, WorstMs: 12.3},
+		{Name: "WRITE", Knows: "number", Does: transfers, Asked: 20_000, Rate: 19_876, Before: 5, During: 4.5,
+			CPUBefore: .5, CPUDuring: .75, WorstMs: 12.3},
 		{Name: "NAK", Knows: "number", Does: transfers, Asked: 1000, Rate: 1010, Before: 5, During: 2, Ended: "retry"},
-		{Name: "REQ", Knows: "nothing", Does: dials, Asked: 1000, Rate: 1000, Before: 47, During: 20, Failed: 2, Answered: 2.25},
+		{Name: "REQ", Knows: "nothing", Does: dials, Asked: 1000, Rate: 1000, Before: 47, During: 20,
+			Failed: 2, Answered: 2.25},
 		{Name: "READ", Knows: "sees packets", Does: idles, Asked: 1000, Rate: 1000, During: 9.25},
 	}
 	var b strings.Builder
@@ -97,7 +101,9 @@ func TestTable(t *testing.T) {
 | READ | sees packets | 1000 | sends 0.0 MB/s | sends 9.2 MB/s | 0 ms | 0.00 → 0.00 | 0.00 |
 `, b.String())
 	b.Reset()
-	WriteTable(&b, rows[:1], []Result{{Name: "WRITE", Asked: 10_000}, {Name: "WRITE", Does: transfers, Asked: 20_000, Before: 6, During: 1}}, "abc")
+	WriteTable(&b, rows[:1], []Result{
+		{Name: "WRITE", Asked: 10_000}, {Name: "WRITE", Does: transfers, Asked: 20_000, Before: 6, During: 1},
+	}, "abc")
 	require.Contains(t, b.String(), "| at abc: before, during |\n")
 	require.Contains(t, b.String(), "| 6.00 Gb/s, 1.00 Gb/s |\n")
 }

@@ -38,12 +38,14 @@ const (
 
 // status is what a process says of itself.
 type status struct {
-	Ops, Failed, Bytes uint64        // of a client; those of an attacker are packets that it has sent, and bytes
-	Heard              uint64        // bytes that have come to an attacker's addresses
-	Sent               uint64        // bytes that a device has sent
-	CPU, Worst, At     time.Duration // Worst is the longest operation since the process was asked before, At a time on a clock of its own
-	Ended              string        // why a connection has ended
-	Known              Known
+	Ops, Failed, Bytes uint64 // of a client; those of an attacker are packets that it has sent, and bytes
+	Heard              uint64 // bytes that have come to an attacker's addresses
+	Sent               uint64 // bytes that a device has sent
+	// Worst is the longest operation since the process was asked before, At a time on a clock of
+	// its own.
+	CPU, Worst, At time.Duration
+	Ended          string // why a connection has ended
+	Known          Known
 }
 
 // child is a process, seen from inside.
@@ -84,7 +86,8 @@ func Child() bool {
 func (c *child) run() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	work := map[string]func(context.Context) error{isServer: c.serve, isClient: c.ask, isIdle: c.idle, isAttacker: c.attackServer}[c.Is]
+	work := map[string]func(context.Context) error{isServer: c.serve, isClient: c.ask, isIdle: c.idle,
+		isAttacker: c.attackServer}[c.Is]
 	if work == nil {
 		return fmt.Errorf("no role %q", c.Is)
 	}
@@ -101,7 +104,8 @@ func (c *child) run() error {
 }
 
 func (c *child) status() status {
-	s := status{Ops: c.ops.Load(), Failed: c.failed.Load(), Bytes: c.bytes.Load(), Heard: c.heard.Load(), At: time.Since(c.began), CPU: cpu()}
+	s := status{Ops: c.ops.Load(), Failed: c.failed.Load(), Bytes: c.bytes.Load(), Heard: c.heard.Load(),
+		At: time.Since(c.began), CPU: cpu()}
 	s.Worst = time.Duration(c.worst.Swap(0))
 	if since := c.since.Load(); since > 0 {
 		s.Worst = max(s.Worst, s.At-time.Duration(since))
@@ -164,5 +168,6 @@ func (c *child) idle(context.Context) error {
 // numbers are what an attacker may know of a client's connection.
 func (c *child) numbers(qp *verbs.QP) (Known, error) {
 	a, _, err := qp.Query()
-	return Known{Server: c.Server, Client: c.Client, ServerQPN: a.DestQPN, ClientQPN: ib.QPN(qp.Num()), ReadPSN: a.SQPSN}, err
+	return Known{Server: c.Server, Client: c.Client, ServerQPN: a.DestQPN, ClientQPN: ib.QPN(qp.Num()),
+		ReadPSN: a.SQPSN}, err
 }

@@ -164,13 +164,15 @@ func (f *forger) commID() mad.CommID { return mad.CommID(f.rand.Uint32()) }
 
 func (f *forger) dreq() maker {
 	return func(int) (from, []byte) {
-		return f.managed(asClient, mad.AttrDREQ, &mad.DREQ{LocalCommID: f.commID(), RemoteCommID: f.commID(), RemoteQPN: f.ServerQPN})
+		return f.managed(asClient, mad.AttrDREQ,
+			&mad.DREQ{LocalCommID: f.commID(), RemoteCommID: f.commID(), RemoteQPN: f.ServerQPN})
 	}
 }
 
 func (f *forger) rej() maker {
 	return func(n int) (from, []byte) {
-		return f.managed(asStranger+from(n%sources), mad.AttrREJ, &mad.REJ{LocalCommID: f.commID(), Rejected: mad.SubjectOther, Reason: mad.RejectTimeout})
+		return f.managed(asStranger+from(n%sources), mad.AttrREJ,
+			&mad.REJ{LocalCommID: f.commID(), Rejected: mad.SubjectOther, Reason: mad.RejectTimeout})
 	}
 }
 
@@ -180,7 +182,8 @@ func (f *forger) request(n int) (from, []byte) {
 	s := asStranger + from(n%sources)
 	src := f.addrOf(s)
 	m := mad.REQ{
-		LocalCommID: mad.CommID(f.comm), ServiceID: mad.NewServiceID(mad.PortSpaceTCP, servicePort), CAGUID: mad.GUID(f.comm), QPN: ib.QPN(f.comm&0xFFFF | 0x10000),
+		LocalCommID: mad.CommID(f.comm), ServiceID: mad.NewServiceID(mad.PortSpaceTCP, servicePort),
+		CAGUID: mad.GUID(f.comm), QPN: ib.QPN(f.comm&0xFFFF | 0x10000),
 		MTU: ib.MTU1024, PKey: ib.PKeyDefault, Private: f.header(src),
 		Primary: mad.Path{LocalGID: ib.GIDFromAddr(src), RemoteGID: ib.GIDFromAddr(f.Server), AckTimeout: 14},
 	}
@@ -216,6 +219,7 @@ func (f *forger) sidrReq() maker {
 	return func(n int) (from, []byte) {
 		f.comm++
 		s := asStranger + from(n%sources)
-		return f.managed(s, mad.AttrSIDRReq, &mad.SIDRReq{RequestID: f.comm, PKey: ib.PKeyDefault, ServiceID: mad.NewServiceID(mad.PortSpaceUDP, servicePort), Private: f.header(f.addrOf(s))})
+		return f.managed(s, mad.AttrSIDRReq, &mad.SIDRReq{RequestID: f.comm, PKey: ib.PKeyDefault,
+			ServiceID: mad.NewServiceID(mad.PortSpaceUDP, servicePort), Private: f.header(f.addrOf(s))})
 	}
 }

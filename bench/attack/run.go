@@ -129,7 +129,8 @@ func (o *Options) play(ctx context.Context, row int, a Attack) (r Result, err er
 	if err = errors.Join(err, ctx.Err()); err != nil {
 		return r, err
 	}
-	r = Result{Name: a.Name, Knows: a.Knows, Does: a.Does, Asked: a.Rate, Ended: c3.Ended, WorstMs: float64(c3.Worst) / 1e6, Failed: int(c3.Failed - c2.Failed)}
+	r = Result{Name: a.Name, Knows: a.Knows, Does: a.Does, Asked: a.Rate, Ended: c3.Ended,
+		WorstMs: float64(c3.Worst) / 1e6, Failed: int(c3.Failed - c2.Failed)}
 	r.Before, r.CPUBefore = did(a, s0, s1, c0, c1)
 	r.During, r.CPUDuring = did(a, s2, s3, c2, c3)
 	r.Rate = float64(a1.Ops-a0.Ops) / (a1.At - a0.At).Seconds()

@@ -32,15 +32,17 @@ func (r *Result) during() string {
 
 // WriteTable writes the table. If old is not empty, it has what another commit, of that name, did.
 func WriteTable(w io.Writer, results, old []Result, name string) {
-	columns := []string{"sent", "the attacker knows", "packets/s", "before", "during", "longest operation", "CPU of the server", "answered"}
+	columns := []string{"sent", "the attacker knows", "packets/s", "before", "during", "longest operation",
+		"CPU of the server", "answered"}
 	if len(old) > 0 {
 		columns = append(columns, fmt.Sprintf("at %s: before, during", name))
 	}
 	t := report.Begin(w, columns...)
 	for i := range results {
 		r := &results[i]
-		line := []any{r.Name, r.Knows, fmt.Sprintf("%.0f", round(r.Rate)), r.figure(r.Before), r.during(), fmt.Sprintf("%.0f ms", r.WorstMs),
-			fmt.Sprintf("%.2f → %.2f", r.CPUBefore, r.CPUDuring), fmt.Sprintf("%.2f", r.Answered)}
+		line := []any{r.Name, r.Knows, fmt.Sprintf("%.0f", round(r.Rate)), r.figure(r.Before), r.during(),
+			fmt.Sprintf("%.0f ms", r.WorstMs), fmt.Sprintf("%.2f → %.2f", r.CPUBefore, r.CPUDuring),
+			fmt.Sprintf("%.2f", r.Answered)}
 		if len(old) > 0 {
 			was := "–"
 			for j := range old {

@@ -54,10 +54,9 @@ func (o *Options) Part() bool {
 // leaves rxe, which computes with tables here, as it is.
 const DefaultCPU = "max"
 
-// kernelArgs make the guests' kernels keep the time stamp counter as their clock. Under
-// emulation it looks unstable to them, and they turn to the HPET, which no program can
-// read without a system call and a trap into QEMU. Every machine that RoCE runs
-// on has a usable counter.
+// kernelArgs make the guests' kernels keep the time stamp counter as their clock. Under emulation
+// it looks unstable to them, and they turn to the HPET, which no program can read without a system
+// call and a trap into QEMU. Every machine that RoCE runs on has a usable counter.
 const kernelArgs = "tsc=reliable"
 
 // clockFile tells what the kernel's clock is.
@@ -120,7 +119,8 @@ func tests() []test {
 	bw := func(tool string, mtu, n int) {
 		const size = 65536
 		for _, polling := range []bool{false, true} {
-			t := test{tool: tool, args: fmt.Sprintf("-s %d -n %d -m %d", size, n, mtu), polling: polling, bytes: float64(n * size)}
+			t := test{tool: tool, args: fmt.Sprintf("-s %d -n %d -m %d", size, n, mtu), polling: polling,
+				bytes: float64(n * size)}
 			if !polling && tool != "write_bw" {
 				t.args += " -e"
 			}
@@ -172,8 +172,7 @@ func (t *test) own() []string {
 	return []string{"--event"}
 }
 
-// Prepare makes what Run needs outside of the lab's namespace: the image. It is for
-// lab.Enter.
+// Prepare makes what Run needs outside of the lab's namespace: the image. It is for lab.Enter.
 func Prepare(suite string, logf func(string, ...any)) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, errs := lab.Prepare(ctx, []string{suite}, logf)
@@ -236,7 +235,9 @@ func Run(ctx context.Context, o Options) (cases []report.Case, what string, err 
 			break
 		}
 	}
-	what = fmt.Sprintf("Debian %s, Linux %s, QEMU's CPU %s, one each, clock %s; virtio interfaces; goroce on the %s link", o.Suite, im.Kernel, o.CPU, clock, o.Link)
+	what = fmt.Sprintf(
+		"Debian %s, Linux %s, QEMU's CPU %s, one each, clock %s; virtio interfaces; goroce on the %s link",
+		o.Suite, im.Kernel, o.CPU, clock, o.Link)
 	return cases, what, err
 }
 
@@ -247,7 +248,8 @@ func (w *bench) boot(ctx context.Context, l *lab.Lab, im *lab.Image, bin string)
 		on = bridge
 	}
 	for i, g := range []**lab.Guest{&w.a, &w.b} {
-		cfg := lab.GuestConfig{Name: fmt.Sprintf("%s%d", w.network, i), Image: im, CPU: w.o.CPU, Bridge: on, KernelArgs: kernelArgs}
+		cfg := lab.GuestConfig{Name: fmt.Sprintf("%s%d", w.network, i), Image: im, CPU: w.o.CPU, Bridge: on,
+			KernelArgs: kernelArgs}
 		if *g, err = l.Boot(ctx, cfg); err != nil {
 			return "", err
 		}
@@ -290,7 +292,8 @@ func (w *bench) runAll(ctx context.Context) (cases []report.Case, err error) {
 	}
 	for _, t := range tests {
 		cases = append(cases, report.Case{
-			Item: "lab", Name: t.name() + ", " + w.network.Offloads(), Link: o.Link, Op: t.op(), Mode: t.mode(), Place: w.network.Offloads(),
+			Item: "lab", Name: t.name() + ", " + w.network.Offloads(), Link: o.Link, Op: t.op(),
+			Mode: t.mode(), Place: w.network.Offloads(),
 		})
 	}
 	failed := make([]error, len(tests))
@@ -347,7 +350,8 @@ func (w *bench) use(ctx context.Context, own bool) error {
 	for _, g := range []*lab.Guest{w.a, w.b} {
 		script := "/usr/bin/rdma link delete " + g.Dev + " && rmmod rdma_rxe"
 		if !own {
-			script = "lsmod | grep -q ^rdma_rxe || modprobe rdma_rxe; /usr/bin/rdma link show | grep -q " + g.Dev + " || /usr/bin/rdma link add " + g.Dev + " type rxe netdev eth0"
+			script = "lsmod | grep -q ^rdma_rxe || modprobe rdma_rxe; /usr/bin/rdma link show | grep -q " +
+				g.Dev + " || /usr/bin/rdma link add " + g.Dev + " type rxe netdev eth0"
 		}
 		if _, err := g.Run(ctx, "sh", "-c", script); err != nil {
 			return fmt.Errorf("guest %s: %w", g.Name, err)

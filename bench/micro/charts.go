@@ -13,10 +13,14 @@ func (d *Data) Charts() map[string][]byte {
 		file, title, x string
 		m              metric
 	}{
-		{"nak-made.svg", "NAK generation: from the packet behind the gap to the NAK, WRITE", "us", metric{op: "NAK latency WRITE", key: "nak_made_us", of: responder}},
-		{"resend.svg", "Retransmission: from the NAK to the missing packet, WRITE", "us", metric{op: "NAK latency WRITE", key: "nak_to_resend_us", of: requester}},
-		{"read-recovery.svg", "READ recovery: from the response behind the gap to the new request", "us", metric{op: "READ recovery", key: "gap_to_request_us", of: requester}},
-		{"cnp-gap.svg", "CNP gap: 256 packets with CE, from one CNP to the next", "us", metric{op: "CNP for CE", key: "cnp_gap_us", of: responder}},
+		{"nak-made.svg", "NAK generation: from the packet behind the gap to the NAK, WRITE", "us",
+			metric{op: "NAK latency WRITE", key: "nak_made_us", of: responder}},
+		{"resend.svg", "Retransmission: from the NAK to the missing packet, WRITE", "us",
+			metric{op: "NAK latency WRITE", key: "nak_to_resend_us", of: requester}},
+		{"read-recovery.svg", "READ recovery: from the response behind the gap to the new request", "us",
+			metric{op: "READ recovery", key: "gap_to_request_us", of: requester}},
+		{"cnp-gap.svg", "CNP gap: 256 packets with CE, from one CNP to the next", "us",
+			metric{op: "CNP for CE", key: "cnp_gap_us", of: responder}},
 	} {
 		if chart := d.shares(c.title, c.x, c.m); len(chart.Series) > 0 {
 			files[c.file] = chart.SVG()
@@ -50,7 +54,8 @@ func (d *Data) shares(title, unit string, m metric) *report.Chart {
 
 // timeouts shows when a packet that is always lost was sent, from the first time on.
 func (d *Data) timeouts() *report.Chart {
-	c := &report.Chart{Title: "Timeouts: transmissions of a packet that is always lost", XLabel: "transmission", YLabel: "ms since the first, median"}
+	c := &report.Chart{Title: "Timeouts: transmissions of a packet that is always lost",
+		XLabel: "transmission", YLabel: "ms since the first, median"}
 	for _, who := range d.Columns() {
 		s := report.Series{Name: who, X: []float64{1}, Y: []float64{0}}
 		for i := 1; ; i++ {
@@ -69,8 +74,11 @@ func (d *Data) timeouts() *report.Chart {
 
 // neighbours shows the victim's latency beside others with losses and without.
 func (d *Data) neighbours() *report.Bars {
-	b := &report.Bars{Title: "Noisy neighbours: time of a WRITE of 64 bytes to its ACK, median", YLabel: "us", LogY: true, Groups: d.Columns()}
-	for _, x := range []struct{ name, key string }{{"others without losses", victims[0].quiet}, {"others with losses", victims[0].lossy}} {
+	b := &report.Bars{Title: "Noisy neighbours: time of a WRITE of 64 bytes to its ACK, median", YLabel: "us",
+		LogY: true, Groups: d.Columns()}
+	for _, x := range []struct{ name, key string }{
+		{"others without losses", victims[0].quiet}, {"others with losses", victims[0].lossy},
+	} {
 		s := report.BarSeries{Name: x.name}
 		for _, who := range b.Groups {
 			v := math.NaN()

@@ -20,7 +20,8 @@ func (d *Data) Markdown() []byte {
 	p("    %s\n", d.Command)
 	p("which boots the guests, measures, and writes this page, its charts and [the data](micro.json); `-redraw` makes page and charts of the data again.\n")
 	p("- %s, %d cores; %s; %s; %s.", d.Machine.CPU, d.Machine.Cores, d.Machine.Kernel, d.Machine.Go, d.Machine.Time)
-	p("- Load of the machine at begin and end: %.1f and %.1f; others had %.0f %% of its CPU time meanwhile.", d.Machine.LoadStart, d.Machine.LoadEnd, 100*d.Machine.Foreign)
+	p("- Load of the machine at begin and end: %.1f and %.1f; others had %.0f %% of its CPU time meanwhile.",
+		d.Machine.LoadStart, d.Machine.LoadEnd, 100*d.Machine.Foreign)
 	for _, g := range d.Guests {
 		p("- %s, in a QEMU guest with one emulated CPU.", g)
 	}
@@ -71,7 +72,8 @@ func (d *Data) Markdown() []byte {
 	p("send: the less others send, since they repair losses, the less the victim waits.\n")
 	t = d.header(&b)
 	for _, v := range victims {
-		for _, x := range []struct{ key, beside string }{{v.quiet, "others without losses"}, {v.lossy, "others with losses"}} {
+		for _, x := range []struct{ key, beside string }{{v.quiet, "others without losses"}, {v.lossy,
+			"others with losses"}} {
 			d.line(t, v.name+": "+x.beside, func(who string) string {
 				s := d.samples(noiseOp, x.key, who, requester)
 				if strings.HasSuffix(x.key, "_us") {

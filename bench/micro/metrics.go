@@ -16,7 +16,8 @@ var metrics = []metric{
 	{"sent again: from the NAK, SEND", "NAK latency SEND", "nak_to_resend_us", requester},
 	{"sent again: WRITE", "NAK latency WRITE", "nak_to_resend_us", requester},
 	{"sent again: READ request", "NAK latency READ", "nak_to_resend_us", requester},
-	{"READ recovery: from the response behind the gap to the new request", "READ recovery", "gap_to_request_us", requester},
+	{"READ recovery: from the response behind the gap to the new request", "READ recovery",
+		"gap_to_request_us", requester},
 	{"CNP: from the first packet with CE", "CNP for CE", "cnp_made_us", responder},
 	{"CNP gap: between two", "CNP for CE", "cnp_gap_us", responder},
 }

@@ -13,16 +13,26 @@ import (
 // data is a run against one kernel on one link.
 func data() *Data {
 	row := func(op, role string, samples map[string][]float64, measured map[string]float64) matrix.Row {
-		return matrix.Row{Kernel: "rxe 6.1", Link: "udp", Group: "micro", Op: op, Role: role, Result: matrix.Pass, Samples: samples, Measured: measured}
+		return matrix.Row{Kernel: "rxe 6.1", Link: "udp", Group: "micro", Op: op, Role: role,
+			Result: matrix.Pass, Samples: samples, Measured: measured}
 	}
-	return &Data{Command: "go run ./bench/cmd/bench micro", Times: 3, Guests: []string{"rxe 6.1: Debian bookworm, kernel 6.1.1"}, Rows: []matrix.Row{
-		row("NAK latency WRITE", "requester", map[string][]float64{"nak_made_us": {500, 300, 400}, "nak_to_resend_us": {7, 5, 6}}, nil),
-		row("NAK latency WRITE", "responder", map[string][]float64{"nak_made_us": {10}, "nak_to_resend_us": {20000}}, nil),
-		row("timeout series", "requester", map[string][]float64{"interval1_ms": {16.5, 16.5, 16.5}, "interval2_ms": {67.2, 70, 64}, "interval3_ms": {500}}, nil),
+	return &Data{Command: "go run ./bench/cmd/bench micro", Times: 3, Guests: []string{
+		"rxe 6.1: Debian bookworm, kernel 6.1.1",
+	}, Rows: []matrix.Row{
+		row("NAK latency WRITE", "requester",
+			map[string][]float64{"nak_made_us": {500, 300, 400}, "nak_to_resend_us": {7, 5, 6}}, nil),
+		row("NAK latency WRITE", "responder",
+			map[string][]float64{"nak_made_us": {10}, "nak_to_resend_us": {20000}}, nil),
+		row("timeout series", "requester", map[string][]float64{
+			"interval1_ms": {16.5, 16.5, 16.5}, "interval2_ms": {67.2, 70, 64}, "interval3_ms": {500},
+		}, nil),
 		row("CNP for CE", "responder", map[string][]float64{"cnps": {1, 4, 2}}, nil),
-		row(noiseOp, "requester", map[string][]float64{victims[0].quiet: {100}, victims[0].lossy: {150}}, map[string]float64{"noisy_qps": 4, "loss_percent": 2}),
-		row(countersOp, "requester", nil, map[string]float64{"seq_naks_received_seen": 2, "seq_naks_received_counted": 2, "icrc_errors_seen": 1}),
-		row(countersOp, "responder", nil, map[string]float64{"seq_naks_received_seen": 2, "seq_naks_received_counted": 1, "icrc_errors_seen": 1, "icrc_errors_counted": 1}),
+		row(noiseOp, "requester", map[string][]float64{victims[0].quiet: {100}, victims[0].lossy: {150}},
+			map[string]float64{"noisy_qps": 4, "loss_percent": 2}),
+		row(countersOp, "requester", nil,
+			map[string]float64{"seq_naks_received_seen": 2, "seq_naks_received_counted": 2, "icrc_errors_seen": 1}),
+		row(countersOp, "responder", nil, map[string]float64{"seq_naks_received_seen": 2,
+			"seq_naks_received_counted": 1, "icrc_errors_seen": 1, "icrc_errors_counted": 1}),
 	}}
 }
 
@@ -84,6 +94,7 @@ func TestColumns(t *testing.T) {
 
 func TestQuantile(t *testing.T) {
 	v := []float64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
-	require.Equal(t, []float64{1, 2, 6, 10, 11}, []float64{quantile(v, 0), quantile(v, 0.1), quantile(v, 0.5), quantile(v, 0.9), quantile(v, 1)})
+	require.Equal(t, []float64{1, 2, 6, 10, 11},
+		[]float64{quantile(v, 0), quantile(v, 0.1), quantile(v, 0.5), quantile(v, 0.9), quantile(v, 1)})
 	require.Equal(t, 7.0, quantile([]float64{7}, 0.9))
 }

@@ -73,8 +73,7 @@ func (s *stream) post(i int) error {
 	return err
 }
 
-// Bulk keeps messages under way on all queue pairs for the time asked for, and
-// waits for the last.
+// Bulk keeps messages under way on all queue pairs for the time asked for, and waits for the last.
 func (n *Node) Bulk(a BulkArgs, r *BulkReply) error {
 	qps := n.qps
 	if a.QPs > 0 {
@@ -125,7 +124,8 @@ func (n *Node) counted(r *BulkReply, f func() error) error {
 // bulk runs a stream on queue pairs that complete in cq.
 func (n *Node) bulk(a BulkArgs, qps []*verbs.QP, cq *verbs.CQ, r *BulkReply) error {
 	op, ok := Ops[a.Op]
-	if !ok || a.Size <= 0 || a.Size > maxMessage || a.Region < a.Size || a.Region > RegionBytes || a.Batch <= 0 || a.Depth <= 0 || len(qps) == 0 {
+	if !ok || a.Size <= 0 || a.Size > maxMessage || a.Region < a.Size || a.Region > RegionBytes ||
+		a.Batch <= 0 || a.Depth <= 0 || len(qps) == 0 {
 		return fmt.Errorf("cannot run %+v", a)
 	}
 	s := stream{n: n, a: a, qps: qps, cq: cq, wrs: make([]verbs.SendWR, a.Batch), sges: make([]verbs.SGE, a.Batch)}

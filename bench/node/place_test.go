@@ -32,7 +32,8 @@ func TestPlace(t *testing.T) {
 		require.NoError(t, err)
 		groups, err := os.ReadFile("/proc/self/cgroup")
 		require.NoError(t, err)
-		fmt.Printf("CPUs %v, processors %d, %q left\n%s", cpus, runtime.GOMAXPROCS(0), os.Getenv(envCPUs)+os.Getenv(envGroup), groups)
+		fmt.Printf("CPUs %v, processors %d, %q left\n%s", cpus, runtime.GOMAXPROCS(0),
+			os.Getenv(envCPUs)+os.Getenv(envGroup), groups)
 		return
 	}
 	cpus, err := CPUs()

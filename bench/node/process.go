@@ -68,8 +68,7 @@ func NewCounter() (*os.File, error) {
 	return f, nil
 }
 
-// Start starts this program again as a node at a place. run starts the command, in its
-// network.
+// Start starts this program again as a node at a place. run starts the command, in its network.
 func Start(counter *os.File, at Place, run func(*exec.Cmd) error) (*Peer, error) {
 	exe, err := os.Executable()
 	if err != nil {

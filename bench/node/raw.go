@@ -104,8 +104,7 @@ func (n *Node) RawServe(a ServeArgs, _ *struct{}) error {
 	return nil
 }
 
-// receive returns at least one packet; 0 when done is closed, or none has come for
-// the time given.
+// receive returns at least one packet; 0 when done is closed, or none has come for the time given.
 func (n *Node) receive(done <-chan struct{}, rx []transport.RxPacket, w Waiting, limit time.Duration) (int, error) {
 	idle := time.Now()
 	for tries := 1; ; tries++ {
@@ -172,8 +171,7 @@ func (o *oracle) wait(window uint64) {
 	o.spunNs += threadCPU() - cpu
 }
 
-// RawBulk sends the payload of messages, in packets of at most MTU bytes, for the
-// time asked for.
+// RawBulk sends the payload of messages, in packets of at most MTU bytes, for the time asked for.
 func (n *Node) RawBulk(a RawArgs, r *BulkReply) error {
 	if n.raw == nil || a.Size <= 0 || a.MTU <= 0 || a.Region < a.Size || a.Region > RegionBytes {
 		return fmt.Errorf("cannot run %+v", a)

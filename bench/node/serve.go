@@ -51,7 +51,8 @@ func serveStreams(l net.Listener, serve func(net.Conn)) {
 }
 
 // serveConns is listen and serveStreams for roce.Conn.
-func (n *Node) serveConns(at netip.Addr, serve func(context.Context, *roce.Conn) error) (io.Closer, netip.AddrPort, error) {
+func (n *Node) serveConns(at netip.Addr,
+	serve func(context.Context, *roce.Conn) error) (io.Closer, netip.AddrPort, error) {
 	lc := roce.ListenConfig{ConnConfig: roce.ConnConfig{Device: n.dev}}
 	l, err := lc.ListenAddr(netip.AddrPortFrom(at, 0))
 	if err != nil {

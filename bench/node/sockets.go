@@ -137,7 +137,9 @@ func (n *Node) UseSockets(a UseArgs, _ *struct{}) error {
 	return each(u.clients, func(c **http.Client) error {
 		*c = &http.Client{Timeout: giveUp, Transport: &http.Transport{
 			DisableCompression: true,
-			DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return n.dial(ctx, by, a.At.HTTP) },
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return n.dial(ctx, by, a.At.HTTP)
+			},
 		}}
 		buf := make([]byte, 64<<10)
 		for range times {

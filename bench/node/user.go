@@ -11,9 +11,8 @@ import (
 // most users have none: socket buffers are what net.core.rmem_max grants.
 const EnvUnprivileged = "GOROCE_BENCH_UNPRIVILEGED"
 
-// drop starts this program again without any capability, if EnvUnprivileged says so:
-// root has those that the bounding set leaves, and the set belongs to a thread until
-// then.
+// drop starts this program again without any capability, if EnvUnprivileged says so: root has those
+// that the bounding set leaves, and the set belongs to a thread until then.
 func drop() error {
 	if os.Getenv(EnvUnprivileged) == "" {
 		return nil

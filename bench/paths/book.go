@@ -36,8 +36,8 @@ func (c *Count) Dropped() int { return c.Lost + c.Overflow }
 // minus is what came between two countings.
 func (c Count) minus(o Count) Count {
 	return Count{
-		c.In - o.In, c.Bytes - o.Bytes, c.Lost - o.Lost, c.Overflow - o.Overflow, c.Marked - o.Marked, c.Late - o.Late, c.Doubled - o.Doubled,
-		c.Data - o.Data, c.Repeats - o.Repeats, c.Needless - o.Needless,
+		c.In - o.In, c.Bytes - o.Bytes, c.Lost - o.Lost, c.Overflow - o.Overflow, c.Marked - o.Marked,
+		c.Late - o.Late, c.Doubled - o.Doubled, c.Data - o.Data, c.Repeats - o.Repeats, c.Needless - o.Needless,
 	}
 }
 

@@ -93,7 +93,8 @@ func contenders() (all []Contender) {
 		all = append(all, Contender{Name: kind + ", going back", Kind: kind, GoBack: true})
 	}
 	return append(all,
-		Contender{Name: "TCP cubic", Kind: flowTCP, Control: "cubic"}, Contender{Name: "TCP bbr", Kind: flowTCP, Control: "bbr"}, Contender{Name: "quic-go", Kind: flowQUIC})
+		Contender{Name: "TCP cubic", Kind: flowTCP, Control: "cubic"},
+		Contender{Name: "TCP bbr", Kind: flowTCP, Control: "bbr"}, Contender{Name: "quic-go", Kind: flowQUIC})
 }
 
 // contenders are those that a row has: beside others only some make sense.

@@ -131,7 +131,9 @@ func (s *EndService) Open(a OpenArgs, r *Remote) (err error) {
 		if p.cq, err = e.dev.CreateCQ(4*pingDepth, nil); err != nil {
 			return err
 		}
-		p.qp, err = pd.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: p.cq, Caps: verbs.QPCaps{MaxSendWR: pingDepth, MaxRecvWR: pingDepth, MaxSendSGE: 1, MaxRecvSGE: 1}})
+		p.qp, err = pd.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: p.cq, Caps: verbs.QPCaps{
+			MaxSendWR: pingDepth, MaxRecvWR: pingDepth, MaxSendSGE: 1, MaxRecvSGE: 1,
+		}})
 		if err != nil {
 			return err
 		}
@@ -212,7 +214,9 @@ func congestion(name string) func(string, string, syscall.RawConn) error {
 		return nil
 	}
 	return func(_, _ string, c syscall.RawConn) (err error) {
-		if e := c.Control(func(fd uintptr) { err = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, name) }); e != nil {
+		if e := c.Control(func(fd uintptr) {
+			err = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, name)
+		}); e != nil {
 			return e
 		}
 		return os.NewSyscallError("TCP_CONGESTION "+name, err)
@@ -302,7 +306,8 @@ func (e *end) messages(read bool) error {
 	for i := range wrs {
 		wrs[i] = verbs.SendWR{
 			ID: uint64(i), Opcode: verbs.WRWrite, Flags: verbs.SendSignaled, RKey: ib.RKey(e.remote.RKey),
-			SGList: []verbs.SGE{e.mr.SGE(i*messageBytes, messageBytes)}, RemoteAddr: e.remote.Addr + uint64(i*messageBytes),
+			SGList: []verbs.SGE{e.mr.SGE(i*messageBytes, messageBytes)}, RemoteAddr: e.remote.Addr +
+				uint64(i*messageBytes),
 		}
 		if read {
 			wrs[i].Opcode = verbs.WRRead
@@ -414,7 +419,8 @@ func (e *end) answer(back bool) error {
 				e.tripped(e.slot(slot))
 			} else {
 				copy(e.slot(pingSlots+slot), e.slot(slot))
-				err := e.ping.qp.PostSend(&verbs.SendWR{ID: wc.ID, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: e.slotSGE(pingSlots + slot)})
+				err := e.ping.qp.PostSend(&verbs.SendWR{ID: wc.ID, Opcode: verbs.WRSend,
+					Flags: verbs.SendSignaled, SGList: e.slotSGE(pingSlots + slot)})
 				if err != nil {
 					return err
 				}
@@ -431,7 +437,9 @@ func (e *end) ask() error {
 	for i := 0; ; time.Sleep(pingEvery) {
 		slot := pingSlots + i%pingSlots
 		binary.NativeEndian.PutUint64(e.slot(slot), uint64(monotonic()))
-		err := e.ping.qp.PostSend(&verbs.SendWR{ID: uint64(i), Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: e.slotSGE(slot)})
+		err := e.ping.qp.PostSend(&verbs.SendWR{
+			ID: uint64(i), Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: e.slotSGE(slot),
+		})
 		if err == nil {
 			i++
 		} else if e.ping.qp.State() != transport.StateRTS {

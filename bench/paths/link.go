@@ -154,7 +154,8 @@ func (l *link) set(a LinkSetup) {
 func (l *link) run() error {
 	runtime.LockOSThread()
 	l.how = urgent()
-	fds := []unix.PollFd{{Fd: int32(l.fds[0]), Events: unix.POLLIN}, {Fd: int32(l.fds[1]), Events: unix.POLLIN}, {Fd: int32(l.wake), Events: unix.POLLIN}}
+	fds := []unix.PollFd{{Fd: int32(l.fds[0]), Events: unix.POLLIN},
+		{Fd: int32(l.fds[1]), Events: unix.POLLIN}, {Fd: int32(l.wake), Events: unix.POLLIN}}
 	for {
 		for i, lane := range l.lanes {
 			if fds[i].Revents != 0 {

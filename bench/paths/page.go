@@ -22,7 +22,8 @@ func (r *Report) page() []byte {
 	for i := range r.Runs {
 		x := &r.Runs[i]
 		m := &x.Machine
-		fmt.Fprintf(&b, "    %s\n    # %s, %s, %s, load %.0f at the start, %.0f at the end; rounds of %v, after %v that do not count\n", x.Command, m.Time, m.Commit, m.User, m.LoadStart, m.LoadEnd, x.Time, x.Warm)
+		fmt.Fprintf(&b, "    %s\n    # %s, %s, %s, load %.0f at the start, %.0f at the end; rounds of %v, after %v that do not count\n",
+			x.Command, m.Time, m.Commit, m.User, m.LoadStart, m.LoadEnd, x.Time, x.Warm)
 	}
 	m := &r.Runs[0].Machine
 	fmt.Fprintf(&b, `
@@ -182,7 +183,8 @@ func (r *Report) why(row *Row, c *Contender) (why string) {
 
 func (r *Report) shares(b *bytes.Buffer) {
 	b.WriteString("## Beside a TCP flow\n\nMb/s of payload, of the contender and of the TCP flow. Bold: one of them has less than a third of both.\n\n")
-	table(b, pick(func(r *Row) bool { return r.Beside != "" }), slices.DeleteFunc(contenders(), func(c Contender) bool { return c.Kind == flowQUIC }),
+	table(b, pick(func(r *Row) bool { return r.Beside != "" }),
+		slices.DeleteFunc(contenders(), func(c Contender) bool { return c.Kind == flowQUIC }),
 		func(row *Row, c *Contender) string {
 			v, ok := r.median(row.Name, c.Name, mbps)
 			w, _ := r.median(row.Name, c.Name, func(x *Result) float64 { return x.Beside })
@@ -255,7 +257,8 @@ func (r *Report) instrument(b *bytes.Buffer) {
 			behind++
 			continue
 		}
-		late50, late99, worst, busy = append(late50, x.Late50), append(late99, x.Late99), append(worst, x.LateWorst), append(busy, x.Busy)
+		late50, late99, worst, busy = append(late50, x.Late50), append(late99, x.Late99),
+			append(worst, x.LateWorst), append(busy, x.Busy)
 	}
 	if len(late50) == 0 {
 		return

@@ -61,7 +61,8 @@ func TestPage(t *testing.T) {
 	require.Contains(t, l, "| 180 |", "0.97 of what RoCE's packets leave")
 	require.Contains(t, l, "| **179** |")
 	require.Contains(t, l, "| **150** |")
-	require.Contains(t, page, "With the defaults 3 of 5 cells miss the aim; with another control, or going back, 1 of 1.")
+	require.Contains(t, page,
+		"With the defaults 3 of 5 cells miss the aim; with another control, or going back, 1 of 1.")
 	l = line(t, page, "Dropped, sent again, and sent again for nothing", row)
 	require.Contains(t, l, "| **0.60** / 2.00 / 1.00 |")
 	require.Contains(t, l, "| 0.50 / 0.00 / 0.00 |")
@@ -73,7 +74,8 @@ func TestPage(t *testing.T) {
 
 	dir := t.TempDir()
 	require.NoError(t, r.Write(dir, true))
-	next := Report{Runs: []Ran{{Command: "second"}}, Results: []Result{{Row: row, Contender: "WRITE", Mbps: 175, Data: 1}}}
+	next := Report{Runs: []Ran{{Command: "second"}},
+		Results: []Result{{Row: row, Contender: "WRITE", Mbps: 175, Data: 1}}}
 	require.NoError(t, next.Write(dir, true))
 	require.NoError(t, Redraw(dir))
 	b, err := os.ReadFile(dir + "/README.md")

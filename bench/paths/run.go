@@ -125,7 +125,8 @@ func (r *Result) String() string {
 	if r.Beside > 0 {
 		s += fmt.Sprintf(", beside it %.1f", r.Beside)
 	}
-	s += fmt.Sprintf("; of %d packets %d lost, %d had no room, %d repeated, %d of these for nothing", r.Data, r.Lost, r.Dropped, r.Repeats, r.Needless)
+	s += fmt.Sprintf("; of %d packets %d lost, %d had no room, %d repeated, %d of these for nothing", r.Data,
+		r.Lost, r.Dropped, r.Repeats, r.Needless)
 	if r.Trips > 0 {
 		s += fmt.Sprintf("; small %.2f ms, p99.9 %.2f ms", r.P50/1e3, r.P999/1e3)
 	}
@@ -157,7 +158,8 @@ func (r *runner) measure(row *Row, c *Contender, seed uint64, res *Result) (err 
 	m := &round{runner: r, row: row, c: c}
 	defer m.close()
 	for i := range m.ends {
-		if m.ends[i], err = startChild(roleEnd, nil, func(cmd *exec.Cmd) error { return r.lab.start(i, cmd) }); err != nil {
+		if m.ends[i], err = startChild(roleEnd, nil,
+			func(cmd *exec.Cmd) error { return r.lab.start(i, cmd) }); err != nil {
 			return err
 		}
 	}
@@ -186,7 +188,8 @@ func (m *round) begin() error {
 	c := m.c
 	a, b := m.ends[0], m.ends[1]
 	if m.row.Beside != "" {
-		if err := m.stream(c.sender(), FlowArgs{Kind: flowTCP, Control: m.row.Beside, Beside: true}, false); err != nil {
+		if err := m.stream(c.sender(), FlowArgs{Kind: flowTCP, Control: m.row.Beside, Beside: true},
+			false); err != nil {
 			return err
 		}
 	}
@@ -299,7 +302,8 @@ func (m *round) fill(res *Result, v, w *view) {
 		res.Beside = rate(v.ends[:], w.ends[:], 1-lane, 1)
 	}
 	n := w.link.Lanes[lane][protocol].minus(v.link.Lanes[lane][protocol])
-	res.Dropped, res.Lost, res.Data, res.Repeats, res.Needless, res.Marked = n.Overflow, n.Lost, n.Data, n.Repeats, n.Needless, n.Marked
+	res.Dropped, res.Lost, res.Data, res.Repeats, res.Needless, res.Marked = n.Overflow, n.Lost, n.Data,
+		n.Repeats, n.Needless, n.Marked
 	if protocol == Other {
 		res.Data = n.In
 	}

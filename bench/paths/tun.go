@@ -81,7 +81,8 @@ func (l *lab) start(end int, cmd *exec.Cmd) (err error) {
 // sysctl sets a variable of the network at both ends.
 func (l *lab) sysctl(file, value string) (err error) {
 	for _, n := range l.ns {
-		if e := n.Do(func() { err = errors.Join(err, os.WriteFile("/proc/sys/net/"+file, []byte(value), 0)) }); e != nil {
+		if e := n.Do(func() { err = errors.Join(err, os.WriteFile("/proc/sys/net/"+file, []byte(value), 0)) }); e !=
+			nil {
 			err = errors.Join(err, e)
 		}
 	}

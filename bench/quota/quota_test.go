@@ -22,16 +22,20 @@ func TestParents(t *testing.T) {
 		name, mounts, own string
 		want              []parent
 	}{
-		{"version 1", one, "4:cpuset:/set\n3:cpu,cpuacct:/user/me\n", []parent{{"/sys/fs/cgroup/cpu,cpuacct/user/me", 1}, {"/sys/fs/cgroup/cpu,cpuacct", 1}}},
+		{"version 1", one, "4:cpuset:/set\n3:cpu,cpuacct:/user/me\n",
+			[]parent{{"/sys/fs/cgroup/cpu,cpuacct/user/me", 1}, {"/sys/fs/cgroup/cpu,cpuacct", 1}}},
 		{"version 1, at the top", one, "3:cpu,cpuacct:/\n", []parent{{"/sys/fs/cgroup/cpu,cpuacct", 1}}},
-		{"version 2, a blank in the path", two, "0::/a:b\n", []parent{{"/sys/fs/cgroup/my groups/a:b", 2}, {"/sys/fs/cgroup/my groups", 2}}},
+		{"version 2, a blank in the path", two, "0::/a:b\n",
+			[]parent{{"/sys/fs/cgroup/my groups/a:b", 2}, {"/sys/fs/cgroup/my groups", 2}}},
 		{"version 2, above the namespace", two, "0::/../other\n", []parent{{"/sys/fs/cgroup/my groups", 2}}},
-		{"both", two + one, "3:cpu,cpuacct:/\n0::/\n", []parent{{"/sys/fs/cgroup/cpu,cpuacct", 1}, {"/sys/fs/cgroup/my groups", 2}}},
+		{"both", two + one, "3:cpu,cpuacct:/\n0::/\n",
+			[]parent{{"/sys/fs/cgroup/cpu,cpuacct", 1}, {"/sys/fs/cgroup/my groups", 2}}},
 		{
-			"a container of version 1", "31 30 0:27 /docker/c /sys/fs/cgroup/cpu ro - cgroup cgroup rw,cpu\n", "3:cpu:/docker/c/below\n",
-			[]parent{{"/sys/fs/cgroup/cpu/below", 1}, {"/sys/fs/cgroup/cpu", 1}},
+			"a container of version 1", "31 30 0:27 /docker/c /sys/fs/cgroup/cpu ro - cgroup cgroup rw,cpu\n",
+			"3:cpu:/docker/c/below\n", []parent{{"/sys/fs/cgroup/cpu/below", 1}, {"/sys/fs/cgroup/cpu", 1}},
 		},
-		{"neither", "32 30 0:28 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\nnonsense\n1 2 3 / - cgroup\n", "junk\n", nil},
+		{"neither", "32 30 0:28 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\nnonsense\n1 2 3 / - cgroup\n",
+			"junk\n", nil},
 	} {
 		require.Equal(t, x.want, parents([]byte(x.mounts), []byte(x.own)), x.name)
 	}
@@ -78,7 +82,8 @@ func TestGroup(t *testing.T) {
 	if err != nil {
 		t.Skipf("needs root, and control groups: %v", err)
 	}
-	out, err := exec.Command("sh", "-c", `echo $$ > "$1"/cgroup.procs && cat /proc/self/cgroup`, "sh", g.Dir()).CombinedOutput()
+	out, err := exec.Command("sh", "-c", `echo $$ > "$1"/cgroup.procs && cat /proc/self/cgroup`, "sh",
+		g.Dir()).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "/"+filepath.Base(g.Dir())+"\n")
 	_, err = New("goroce-bench-test", 0.5)

@@ -35,7 +35,8 @@ func (r *Report) Charts() map[string][]byte {
 func (r *Report) goodput(link string) *report.Chart {
 	const mtu = 4096
 	c := &report.Chart{
-		Title: "One QP, MTU 4096, " + link + ", 64 MiB regions", XLabel: "message", YLabel: "Gb/s", LogX: true, LogY: true,
+		Title: "One QP, MTU 4096, " + link + ", 64 MiB regions", XLabel: "message", YLabel: "Gb/s",
+		LogX: true, LogY: true,
 	}
 	sizes := map[int]bool{}
 	line := func(name, op, figure string, dashed bool) {
@@ -71,9 +72,11 @@ func ticks(values map[int]bool, label func(int) string) []report.Tick {
 
 // halfTrips are medians and 99th percentiles, of all links and ways to wait.
 func (r *Report) halfTrips() *report.Bars {
-	b := &report.Bars{Title: "Half round trip of 64 B, each process on a CPU of its own", YLabel: "us", LogY: true, Width: 1000}
+	b := &report.Bars{Title: "Half round trip of 64 B, each process on a CPU of its own", YLabel: "us",
+		LogY: true, Width: 1000}
 	for _, x := range []struct{ name, figure string }{
-		{"goroce p50", "p50"}, {"goroce p99", "p99"}, {"link alone p50", "link p50"}, {"TCP p50", "TCP p50"}, {"TCP p99", "TCP p99"},
+		{"goroce p50", "p50"}, {"goroce p99", "p99"}, {"link alone p50", "link p50"}, {"TCP p50", "TCP p50"},
+		{"TCP p99", "TCP p99"},
 	} {
 		s := report.BarSeries{Name: x.name}
 		for _, c := range r.Of("latency") {
@@ -132,9 +135,12 @@ func (r *Report) icrc() *report.Bars {
 // engineGrowth is the time of an op over the number of queue pairs, and over the window.
 func (r *Report) engineGrowth() *report.Chart {
 	c := &report.Chart{
-		Title: "The engine alone: growth with queue pairs and with the window", XLabel: "QPs; packets of the window", YLabel: "time x smallest", LogX: true,
+		Title:  "The engine alone: growth with queue pairs and with the window",
+		XLabel: "QPs; packets of the window", YLabel: "time x smallest", LogX: true,
 	}
-	for _, k := range []struct{ kind, name string }{{"ManyQPs", "a WRITE on the next of so many QPs"}, {"Window", "a packet, with a window of so many"}} {
+	for _, k := range []struct{ kind, name string }{
+		{"ManyQPs", "a WRITE on the next of so many QPs"}, {"Window", "a packet, with a window of so many"},
+	} {
 		s := report.Series{Name: k.name}
 		for _, x := range r.Of("engine") {
 			n, err := strconv.Atoi(x.Name[strings.LastIndexByte(x.Name, '/')+1:])

@@ -41,7 +41,8 @@ func compare(old, now *Report) []Difference {
 		for k := range a.Figures {
 			f := &a.Figures[k]
 			if g := b.Get(f.Name); g != nil {
-				ds = append(ds, Difference{Case: a.Item + ": " + a.Name, Old: f, New: g, P: rankSum(f.Rounds, g.Rounds)})
+				ds = append(ds,
+					Difference{Case: a.Item + ": " + a.Name, Old: f, New: g, P: rankSum(f.Rounds, g.Rounds)})
 			}
 		}
 	}
@@ -90,7 +91,8 @@ func Comparison(old, now *Report, o CompareOptions) []byte {
 			change = percent(d.Change())
 		}
 		if d.Differs() || o.All {
-			p("| %s | %s | %s | %s | %s | p=%.3f n=%d+%d |", d.Case, strings.TrimSpace(d.Old.Name+", "+d.Old.Unit), d.Old.spread(), d.New.spread(), change,
+			p("| %s | %s | %s | %s | %s | p=%.3f n=%d+%d |", d.Case,
+				strings.TrimSpace(d.Old.Name+", "+d.Old.Unit), d.Old.spread(), d.New.spread(), change,
 				d.P, len(d.Old.Rounds), len(d.New.Rounds))
 		}
 		if means[d.Old.Name] == nil {

@@ -85,8 +85,12 @@ func run(rounds map[string][]float64) *Report {
 }
 
 func TestComparison(t *testing.T) {
-	old := run(map[string][]float64{"goodput": {10, 11, 12, 13, 14}, "CPU": {1, 1.1, 1.2, 1.3, 1.4}, "sent again": {0, 0, 0, 0, 0}})
-	now := run(map[string][]float64{"goodput": {20, 24, 23, 22, 21}, "CPU": {1.05, 1.15, 1.2, 1.3, 1.35}, "sent again": {0, 0, 0, 0, 0}})
+	old := run(map[string][]float64{
+		"goodput": {10, 11, 12, 13, 14}, "CPU": {1, 1.1, 1.2, 1.3, 1.4}, "sent again": {0, 0, 0, 0, 0},
+	})
+	now := run(map[string][]float64{
+		"goodput": {20, 24, 23, 22, 21}, "CPU": {1.05, 1.15, 1.2, 1.3, 1.35}, "sent again": {0, 0, 0, 0, 0},
+	})
 	now.Cases = append(now.Cases, Case{Item: "single", Name: "new"})
 	ds := compare(old, now)
 	require.Len(t, ds, 3)
@@ -94,7 +98,8 @@ func TestComparison(t *testing.T) {
 	require.InDelta(t, 22.0/12-1, ds[0].Change(), 1e-9)
 	require.False(t, ds[1].Differs())
 	text := string(Comparison(old, now, CompareOptions{}))
-	require.Contains(t, text, "| single: WRITE goodput | goodput, u | 12.0 ± 17 % | 22.0 ± 9 % | +83.3 % | p=0.008 n=5+5 |")
+	require.Contains(t, text,
+		"| single: WRITE goodput | goodput, u | 12.0 ± 17 % | 22.0 ± 9 % | +83.3 % | p=0.008 n=5+5 |")
 	require.NotContains(t, text, "WRITE CPU")
 	require.Contains(t, text, "1 of 3 figures differ (p < 0.05). By chance alone about 0 would.")
 	text = string(Comparison(old, now, CompareOptions{All: true, Figures: regexp.MustCompile("CPU|again")}))
@@ -103,5 +108,6 @@ func TestComparison(t *testing.T) {
 	require.NotContains(t, text, "goodput")
 	few := run(map[string][]float64{"goodput": {1, 2, 3}})
 	few.Rounds = 3
-	require.Contains(t, string(Comparison(few, few, CompareOptions{Cases: regexp.MustCompile("WRITE g")})), "So few rounds cannot show a difference")
+	require.Contains(t, string(Comparison(few, few, CompareOptions{Cases: regexp.MustCompile("WRITE g")})),
+		"So few rounds cannot show a difference")
 }

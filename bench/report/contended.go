@@ -61,7 +61,8 @@ func contendedAims(c *Case) []contendedAim {
 	case c.Size == 0:
 		return []contendedAim{aim("x TCP", "goodput", false, 1), aim("CPU x TCP", "CPU", true, 1.2)}
 	}
-	return []contendedAim{aim("x TCP", "requests", false, 0.9), aim("CPU x TCP", "CPU", true, 1.2), aim("p99.9 x TCP", "p99.9", true, 1.2)}
+	return []contendedAim{aim("x TCP", "requests", false, 0.9), aim("CPU x TCP", "CPU", true, 1.2),
+		aim("p99.9 x TCP", "p99.9", true, 1.2)}
 }
 
 // misses are the aims that a case has missed.
@@ -149,7 +150,8 @@ func (r *Report) contendedOverview(p printer, all []*Case) {
 		line := fmt.Sprintf("| %s, %s |", w.place, Bytes(w.size))
 		for _, col := range columns {
 			c := r.Find(func(c *Case) bool {
-				return c.Item == ItemContended && c.Place == w.place && c.Size == w.size && c.Op == col.by && c.QPs == col.conns
+				return c.Item == ItemContended && c.Place == w.place && c.Size == w.size && c.Op == col.by &&
+					c.QPs == col.conns
 			})
 			switch {
 			case c == nil:
@@ -205,21 +207,28 @@ func contendedSetting(p printer, place string, cs []*Case) {
 		}
 	}
 	if place == BusyServer {
-		table("| | p50 x TCP | p99 x TCP | requests/s | p50 | p99 | TCP: requests/s | p50 | p99 | misses |", func(*Case) bool { return true }, func(c *Case) string {
-			return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |", load(c), c.judged("p50 x TCP"), c.judged("p99 x TCP"), v(c, "requests"), v(c, "p50"), v(c, "p99"),
-				v(c, "TCP"), v(c, "TCP p50"), v(c, "TCP p99"), strings.Join(c.misses(), ", "))
-		})
+		table("| | p50 x TCP | p99 x TCP | requests/s | p50 | p99 | TCP: requests/s | p50 | p99 | misses |",
+			func(*Case) bool { return true }, func(c *Case) string {
+				return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |", load(c),
+					c.judged("p50 x TCP"), c.judged("p99 x TCP"), v(c, "requests"), v(c, "p50"), v(c, "p99"),
+					v(c, "TCP"), v(c, "TCP p50"), v(c, "TCP p99"), strings.Join(c.misses(), ", "))
+			})
 		return
 	}
 	table("| | requests x TCP | CPU x TCP | p99.9 x TCP | requests/s | CPU | p50, p99, p99.9 | datagrams | sleeps | TCP: requests/s | CPU | p50, p99, p99.9 | sleeps | misses |",
 		func(c *Case) bool { return c.Size > 0 }, func(c *Case) string {
-			return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |", load(c), c.judged("x TCP"), c.judged("CPU x TCP"), c.judged("p99.9 x TCP"),
-				v(c, "requests"), v(c, "CPU"), v(c, "p50", "p99", "p99.9"), v(c, "datagrams"), v(c, "sleeps"), v(c, "TCP"), v(c, "TCP CPU"), v(c, "TCP p50", "TCP p99", "TCP p99.9"), v(c, "TCP sleeps"),
+			return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |",
+				load(c), c.judged("x TCP"), c.judged("CPU x TCP"), c.judged("p99.9 x TCP"),
+				v(c, "requests"), v(c, "CPU"), v(c, "p50", "p99", "p99.9"), v(c, "datagrams"), v(c, "sleeps"),
+				v(c, "TCP"), v(c, "TCP CPU"), v(c, "TCP p50", "TCP p99", "TCP p99.9"), v(c, "TCP sleeps"),
 				strings.Join(c.misses(), ", "))
 		})
-	table("| | goodput x TCP | CPU x TCP | Gb/s | CPU | TCP: Gb/s | CPU | misses |", func(c *Case) bool { return c.Size == 0 }, func(c *Case) string {
-		return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s | %s |", load(c), c.judged("x TCP"), c.judged("CPU x TCP"), v(c, "goodput"), v(c, "CPU"), v(c, "TCP"), v(c, "TCP CPU"), strings.Join(c.misses(), ", "))
-	})
+	table("| | goodput x TCP | CPU x TCP | Gb/s | CPU | TCP: Gb/s | CPU | misses |",
+		func(c *Case) bool { return c.Size == 0 }, func(c *Case) string {
+			return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s | %s |", load(c), c.judged("x TCP"),
+				c.judged("CPU x TCP"), v(c, "goodput"), v(c, "CPU"), v(c, "TCP"), v(c, "TCP CPU"),
+				strings.Join(c.misses(), ", "))
+		})
 }
 
 // SignContended says in each case of contended which run it is from: a report may be put together
@@ -227,12 +236,14 @@ func contendedSetting(p printer, place string, cs []*Case) {
 func (r *Report) SignContended() {
 	m := &r.Machine
 	for _, c := range r.Of(ItemContended) {
-		c.Run = fmt.Sprintf("`%s` at %s, %s, as %s; %s; others took %.0f %% of the machine's CPU time.", r.Command, m.Commit, m.Time, m.User, c.Run, 100*m.Foreign)
+		c.Run = fmt.Sprintf("`%s` at %s, %s, as %s; %s; others took %.0f %% of the machine's CPU time.",
+			r.Command, m.Commit, m.Time, m.User, c.Run, 100*m.Foreign)
 	}
 }
 
 // contendedSettings are the settings in the order of the report.
-var contendedSettings = []string{FreeCPUs, Quota(1), Quota(0.5), Quota(0.2), OneCPU, OwnCPU, BusyEach, BusyOne, BusyServer}
+var contendedSettings = []string{FreeCPUs, Quota(1), Quota(0.5), Quota(0.2), OneCPU, OwnCPU, BusyEach,
+	BusyOne, BusyServer}
 
 // Keep takes over those cases of contended of an older report that this one has not measured.
 func (r *Report) Keep(old *Report) {

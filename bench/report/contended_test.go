@@ -8,7 +8,8 @@ import (
 
 // contendedCase has the same value in every round.
 func contendedCase(place string, size, conns int, by string, figures map[string]float64) Case {
-	c := Case{Item: ItemContended, Name: ContendedName(place, size, conns, by), Place: place, Op: by, Size: size, QPs: conns}
+	c := Case{Item: ItemContended, Name: ContendedName(place, size, conns, by), Place: place, Op: by,
+		Size: size, QPs: conns}
 	for name, v := range figures {
 		c.Add(name, "", v)
 	}
@@ -20,10 +21,16 @@ func TestContendedMisses(t *testing.T) {
 		c    Case
 		want []string
 	}{
-		{contendedCase(FreeCPUs, 128, 1, "rsocket", map[string]float64{"x TCP": 0.9, "CPU x TCP": 1.2, "p99.9 x TCP": 1.2}), nil},
-		{contendedCase(FreeCPUs, 128, 1, "rsocket", map[string]float64{"x TCP": 0.89, "CPU x TCP": 1.21, "p99.9 x TCP": 1.21}), []string{"requests", "CPU", "p99.9"}},
-		{contendedCase(FreeCPUs, 0, 1, "rsocket", map[string]float64{"x TCP": 0.99, "CPU x TCP": 1}), []string{"goodput"}},
-		{contendedCase(BusyServer, 128, 1, "READ", map[string]float64{"x TCP": 0.1, "p50 x TCP": 3, "p99 x TCP": 1.01}), []string{"p99"}},
+		{contendedCase(FreeCPUs, 128, 1, "rsocket", map[string]float64{
+			"x TCP": 0.9, "CPU x TCP": 1.2, "p99.9 x TCP": 1.2,
+		}), nil},
+		{contendedCase(FreeCPUs, 128, 1, "rsocket", map[string]float64{
+			"x TCP": 0.89, "CPU x TCP": 1.21, "p99.9 x TCP": 1.21,
+		}), []string{"requests", "CPU", "p99.9"}},
+		{contendedCase(FreeCPUs, 0, 1, "rsocket", map[string]float64{"x TCP": 0.99, "CPU x TCP": 1}),
+			[]string{"goodput"}},
+		{contendedCase(BusyServer, 128, 1, "READ", map[string]float64{"x TCP": 0.1, "p50 x TCP": 3, "p99 x TCP": 1.01}),
+			[]string{"p99"}},
 		{contendedCase(FreeCPUs, 128, 1, "rsocket", nil), nil},
 	} {
 		require.Equal(t, x.want, x.c.misses(), x.c.Name)
@@ -37,7 +44,8 @@ func TestContendedTables(t *testing.T) {
 	good := map[string]float64{"x TCP": 1, "CPU x TCP": 1, "p99.9 x TCP": 1, "requests": 5000}
 	r.Cases = []Case{
 		contendedCase(Quota(0.5), 128, 4, "rsocket", good),
-		contendedCase(Quota(0.5), 128, 1, "rsocket", map[string]float64{"x TCP": 0.25, "CPU x TCP": 1, "p99.9 x TCP": 7}),
+		contendedCase(Quota(0.5), 128, 1, "rsocket",
+			map[string]float64{"x TCP": 0.25, "CPU x TCP": 1, "p99.9 x TCP": 7}),
 		contendedCase(Quota(0.5), 4096, 1, "roce.Conn", good),
 		contendedCase(Quota(0.5), 0, 1, "rsocket", map[string]float64{"x TCP": 1, "CPU x TCP": 1.5, "goodput": 9}),
 		contendedCase(BusyServer, 128, 1, "READ", map[string]float64{"p50 x TCP": 2222, "p99 x TCP": 0.5}),

@@ -55,7 +55,8 @@ func (r *Report) Markdown(why string) []byte {
 	p("and the smallest and largest round in brackets. Absolute figures are those of this machine at that time.")
 	p("`go run ./bench/cmd/bench compare OLD NEW` says what differs between two runs by more than chance.\n")
 	p("| | |\n|---|---|")
-	p("| command | `%s` |\n| commit | %s |\n| time | %s |\n| kernel | %s |\n| CPU | %s, %d cores |\n| Go | %s |\n| network | %s |", strings.ReplaceAll(r.Command, "|", `\|`), m.Commit, m.Time, m.Kernel, m.CPU, m.Cores, m.Go, r.Network)
+	p("| command | `%s` |\n| commit | %s |\n| time | %s |\n| kernel | %s |\n| CPU | %s, %d cores |\n| Go | %s |\n| network | %s |",
+		strings.ReplaceAll(r.Command, "|", `\|`), m.Commit, m.Time, m.Kernel, m.CPU, m.Cores, m.Go, r.Network)
 	if m.User != "" {
 		p("| user | %s |", m.User)
 	}
@@ -122,8 +123,9 @@ xdp link sends and receives frame by frame: nothing segments in copy mode.
 | | goodput, Gb/s | spread | messages, 1/s | x TCP | x ceiling | CPU, s/GB | spread | CPU x TCP | cycles/packet | packets/datagram | sent again |
 |---|---|---|---|---|---|---|---|---|---|---|---|`, r.images("single"))
 	for _, c := range r.Of("single") {
-		p("| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |", c.Name, num(c.Value("goodput")), c.spread("goodput"), num(c.Value("messages")),
-			c.ranged("x TCP"), c.ranged("x ceiling"), num(c.Value("CPU")), c.spread("CPU"), c.ranged("CPU x TCP"), num(c.Value(CyclesPerPacket)),
+		p("| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |", c.Name, num(c.Value("goodput")),
+			c.spread("goodput"), num(c.Value("messages")), c.ranged("x TCP"), c.ranged("x ceiling"),
+			num(c.Value("CPU")), c.spread("CPU"), c.ranged("CPU x TCP"), num(c.Value(CyclesPerPacket)),
 			num(c.Value("packets/datagram")), num(c.Value("sent again")))
 	}
 }
@@ -148,8 +150,10 @@ block at once.
 |---|---|---|---|---|---|---|---|---|---|---|`)
 	for _, c := range r.Of("latency") {
 		v := func(n string) string { return num(c.Value(n)) }
-		p("| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s, %s, %s | %s, %s, %s |", c.Name, v("round trips"), v("p50"), v("p99"), v("p99.9"), c.ranged("p50 x TCP"),
-			c.ranged("p50 x link"), c.ranged("p99/p50"), c.ranged("p99 x link"), v("TCP p50"), v("TCP p99"), v("TCP p99.9"), v("link p50"), v("link p99"), v("link p99.9"))
+		p("| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s, %s, %s | %s, %s, %s |", c.Name,
+			v("round trips"), v("p50"), v("p99"), v("p99.9"), c.ranged("p50 x TCP"),
+			c.ranged("p50 x link"), c.ranged("p99/p50"), c.ranged("p99 x link"), v("TCP p50"), v("TCP p99"),
+			v("TCP p99.9"), v("link p50"), v("link p99"), v("link p99.9"))
 	}
 }
 
@@ -169,7 +173,8 @@ on each. Messages of different queue pairs to one peer share datagrams on udp an
 |---|---|---|---|---|---|`)
 	for _, c := range r.Of("scale") {
 		if c.Mode == "goodput" {
-			p("| %s | %s | %s | %s | %s | %s |", c.Name, num(c.Value("goodput")), num(c.Value("messages")), c.ranged("x 1 QP"), c.ranged("Jain"), num(c.Value("sent again")))
+			p("| %s | %s | %s | %s | %s | %s |", c.Name, num(c.Value("goodput")), num(c.Value("messages")),
+				c.ranged("x 1 QP"), c.ranged("Jain"), num(c.Value("sent again")))
 		}
 	}
 	p("\n| | |\n|---|---|")
@@ -198,8 +203,10 @@ what was waited for.
 | | goodput, Gb/s | messages, 1/s | x 1 shard | CPU x 1 shard | packets/datagram | sent again | lock waits, 1 shard | lock waits | of these |
 |---|---|---|---|---|---|---|---|---|---|`)
 	for _, c := range r.Of("shards") {
-		p("| %s | %s | %s | %s | %s | %s | %s | %s %% | %s %% | %s |", c.Name, num(c.Value("goodput")), num(c.Value("messages")), c.ranged("x 1 shard"),
-			c.ranged("CPU x 1 shard"), num(c.Value("packets/datagram")), num(c.Value("sent again")), num(c.Value("lock waits, 1 shard")), num(c.Value("lock waits")), c.Text)
+		p("| %s | %s | %s | %s | %s | %s | %s | %s %% | %s %% | %s |", c.Name, num(c.Value("goodput")),
+			num(c.Value("messages")), c.ranged("x 1 shard"), c.ranged("CPU x 1 shard"),
+			num(c.Value("packets/datagram")), num(c.Value("sent again")),
+			num(c.Value("lock waits, 1 shard")), num(c.Value("lock waits")), c.Text)
 	}
 }
 
@@ -223,8 +230,8 @@ WRITE on the next of so many queue pairs, with its acknowledgement. Each round r
 	for _, c := range r.Of("engine") {
 		plain, ok := strings.CutSuffix(c.Name, icrcSuffix)
 		if base := r.engineCase(plain); ok && base != nil {
-			p("| %s | %s | %s | %s | %s |", strings.TrimPrefix(plain, "Packet/"), num(base.Value("time")), num(c.Value("time")),
-				num(c.Value("time")-base.Value("time")), c.ranged(XWithoutICRC))
+			p("| %s | %s | %s | %s | %s |", strings.TrimPrefix(plain, "Packet/"), num(base.Value("time")),
+				num(c.Value("time")), num(c.Value("time")-base.Value("time")), c.ranged(XWithoutICRC))
 		}
 	}
 	p(`
@@ -307,7 +314,8 @@ func (r *Report) why(p printer, text string) {
 		}
 	}
 	if text != "" {
-		p("\nThe rest of this section is written by hand ([%s](%s)), from profiles that `go run ./bench/cmd/bench -profile CASE` stores and prints.\n\n%s", whyName, whyName, strings.TrimSpace(text))
+		p("\nThe rest of this section is written by hand ([%s](%s)), from profiles that `go run ./bench/cmd/bench -profile CASE` stores and prints.\n\n%s",
+			whyName, whyName, strings.TrimSpace(text))
 	}
 }
 
@@ -337,6 +345,7 @@ passes whole. Without (on the interop lab's wire) the kernel cuts it up by copyi
 | | goroce | rxe | goroce x rxe | CPU a byte x rxe | p99 x rxe |
 |---|---|---|---|---|---|`, rounds, r.LabCommand, took(r.LabSeconds), r.Lab)
 	for _, c := range r.Of("lab") {
-		p("| %s | %s | %s | %s | %s | %s |", c.Name, num(c.Value("goroce")), num(c.Value("rxe")), c.ranged("x rxe"), c.ranged("CPU x rxe"), c.ranged("p99 x rxe"))
+		p("| %s | %s | %s | %s | %s | %s |", c.Name, num(c.Value("goroce")), num(c.Value("rxe")),
+			c.ranged("x rxe"), c.ranged("CPU x rxe"), c.ranged("p99 x rxe"))
 	}
 }

@@ -42,8 +42,7 @@ type Machine struct {
 	Cores                 int
 	// LoadStart and LoadEnd are load averages over 1 minute; they include the run itself.
 	LoadStart, LoadEnd float64
-	// Foreign is which share of the machine's CPU time other processes took during the
-	// run; 0 to 1.
+	// Foreign is which share of the machine's CPU time other processes took during the run; 0 to 1.
 	Foreign float64
 	Commit  string
 	User    string `json:",omitempty"`

@@ -46,8 +46,10 @@ func sample() *Report {
 		}
 		r.Cases = append(r.Cases, c)
 	}
-	add(Case{Item: "single", Name: "write", Link: "udp", Op: "WRITE", Size: mib, MTU: 4096, Region: large}, "x TCP", "x ceiling", "goodput", "TCP", "ceiling", "CPU x TCP")
-	add(Case{Item: "latency", Name: "half", Link: "udp", Mode: "polling", Place: OwnCPU}, "p50 x TCP", "p50", "p99", "p99.9")
+	add(Case{Item: "single", Name: "write", Link: "udp", Op: "WRITE", Size: mib, MTU: 4096, Region: large},
+		"x TCP", "x ceiling", "goodput", "TCP", "ceiling", "CPU x TCP")
+	add(Case{Item: "latency", Name: "half", Link: "udp", Mode: "polling", Place: OwnCPU}, "p50 x TCP",
+		"p50", "p99", "p99.9")
 	add(Case{Item: "scale", Name: "ten QPs", Link: "udp", QPs: 10, Mode: "goodput"}, "x 1 QP", "goodput")
 	add(Case{Item: "scale", Name: "memory of an idle QP, udp", Mode: "memory"}, "heap")
 	add(Case{Item: "engine", Name: "Packet/SEND/64/send"}, "time", "allocs")
@@ -56,7 +58,8 @@ func sample() *Report {
 	add(Case{Item: "engine", Name: "Window/64"}, "time", XSmallest)
 	add(Case{Item: "engine", Name: "Engines/WRITE/64/1"}, "time")
 	add(Case{Item: "engine", Name: "Engines/WRITE/64/2"}, "time", XOneEngine)
-	add(Case{Item: "lab", Name: "write_bw -m 4096, polling", Place: "offloads", Op: "write_bw", Mode: "polling"}, "x rxe")
+	add(Case{Item: "lab", Name: "write_bw -m 4096, polling", Place: "offloads", Op: "write_bw", Mode: "polling"},
+		"x rxe")
 	return r
 }
 
@@ -86,7 +89,8 @@ func TestMarkdown(t *testing.T) {
 		"| half round trip, polling, udp: p50 x TCP | 1.00 x | 0.40 | ≤ 0.30 | missed |",
 		"| half round trip, event-driven, udp: p50 x TCP | – x | 0.85 | ≤ 0.70 | not measured |",
 		"| engine alone, SEND of 64 B, send | 1.00 allocs/packet | – | ≤ 0 | missed |",
-		"1.00 [0.50–1.50]", "- a note", "| two guests, offloads: write_bw, MTU 4096: bandwidth x kernel rxe | 1.00 x | – | ≥ 1.50 | missed |",
+		"1.00 [0.50–1.50]", "- a note",
+		"| two guests, offloads: write_bw, MTU 4096: bandwidth x kernel rxe | 1.00 x | – | ≥ 1.50 | missed |",
 		"| SEND/64/send | 1.00 | 1.00 | 0 | 1.00 [0.50–1.50] |",
 		"Missed in this run:\n\n- half round trip, polling, udp: p50 x TCP\n", "It is the kernel.\n",
 	} {

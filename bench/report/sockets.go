@@ -27,7 +27,8 @@ func SocketMessages(n int) string {
 // socketAims are those of streams: a program that takes rsocket for TCP is to lose nothing.
 func socketAims(add func(link, what string, of func(*Report) float64, less bool, goal float64)) {
 	for _, link := range []string{"udp", "packet"} {
-		for _, op := range []string{SocketHTTP(1), SocketHTTP(16), SocketHTTP(100), SocketMessages(1), SocketMessages(16), SocketDownload, SocketStream} {
+		for _, op := range []string{SocketHTTP(1), SocketHTTP(16), SocketHTTP(100), SocketMessages(1),
+			SocketMessages(16), SocketDownload, SocketStream} {
 			of := func(figure string) func(*Report) float64 {
 				return pick("sockets", figure, func(c *Case) bool { return c.Op == op && c.Link == link })
 			}
@@ -68,7 +69,7 @@ both processes, in us a request or in s/GB; with what net/http itself takes.
 		if f := c.Get(own); f != nil {
 			unit = " " + f.Unit
 		}
-		p("| %s | %s%s | %s%s | %s | %s | %s | %s |", c.Name, num(c.Value(own)), unit, num(c.Value("TCP")), unit, c.ranged("x TCP"),
-			num(c.Value("CPU")), num(c.Value("TCP CPU")), c.ranged("CPU x TCP"))
+		p("| %s | %s%s | %s%s | %s | %s | %s | %s |", c.Name, num(c.Value(own)), unit, num(c.Value("TCP")),
+			unit, c.ranged("x TCP"), num(c.Value("CPU")), num(c.Value("TCP CPU")), c.ranged("CPU x TCP"))
 	}
 }

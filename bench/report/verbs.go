@@ -23,13 +23,17 @@ type VerbsPair struct {
 func VerbsPairs() []VerbsPair {
 	ps := []VerbsPair{}
 	for _, op := range []string{"write", "read", "send"} {
-		ps = append(ps, VerbsPair{Name: "ib_" + op + "_bw, 64 KiB", Tool: op + "_bw", Args: "-s 65536 -n 10000", Goal: 0.95})
+		ps = append(ps,
+			VerbsPair{Name: "ib_" + op + "_bw, 64 KiB", Tool: op + "_bw", Args: "-s 65536 -n 10000", Goal: 0.95})
 	}
 	ps = append(ps,
-		VerbsPair{Name: "ib_write_bw, 64 B, one post a call", Tool: "write_bw", Args: "-s 64 -n 300000", Small: true, Goal: 0.9},
-		VerbsPair{Name: "ib_write_bw, 64 B, 16 posts a call", Tool: "write_bw", Args: "-s 64 -n 320000 -l 16", Small: true, Goal: 0.95})
+		VerbsPair{Name: "ib_write_bw, 64 B, one post a call", Tool: "write_bw", Args: "-s 64 -n 300000",
+			Small: true, Goal: 0.9},
+		VerbsPair{Name: "ib_write_bw, 64 B, 16 posts a call", Tool: "write_bw", Args: "-s 64 -n 320000 -l 16",
+			Small: true, Goal: 0.95})
 	for _, op := range []string{"send", "write"} {
-		ps = append(ps, VerbsPair{Name: "ib_" + op + "_lat, 64 B", Tool: op + "_lat", Args: "-s 64 -n 20000", Latency: true, Goal: 1.15})
+		ps = append(ps, VerbsPair{Name: "ib_" + op + "_lat, 64 B", Tool: op + "_lat", Args: "-s 64 -n 20000",
+			Latency: true, Goal: 1.15})
 	}
 	return ps
 }
@@ -48,7 +52,8 @@ func (p *VerbsPair) Unit() string {
 // verbsAims are those of programs in C: the way through the libraries is to cost little.
 func verbsAims(add func(what string, less bool, goal float64, unit string, of func(*Report) float64)) {
 	for _, p := range VerbsPairs() {
-		add(fmt.Sprintf("verbs libraries, %s: x roce %s", p.Name, p.Tool), p.Latency, p.Goal, "x", named("verbs", XOwn, p.Name))
+		add(fmt.Sprintf("verbs libraries, %s: x roce %s", p.Name, p.Tool), p.Latency, p.Goal, "x",
+			named("verbs", XOwn, p.Name))
 	}
 	add("verbs libraries, "+VerbsPoll, true, 25, "ns", named("verbs", "time", VerbsPoll))
 }
@@ -79,6 +84,7 @@ latency of half a round trip, for which both poll.
 		if f := c.Get("libraries"); f != nil {
 			unit = " " + f.Unit
 		}
-		p("| %s | %s%s | %s | %s%s | %s |", c.Name, num(c.Value("libraries")), unit, with, num(c.Value("compared")), unit, c.ranged(x))
+		p("| %s | %s%s | %s | %s%s | %s |", c.Name, num(c.Value("libraries")), unit, with,
+			num(c.Value("compared")), unit, c.ranged(x))
 	}
 }

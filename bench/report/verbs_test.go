@@ -33,7 +33,8 @@ func TestVerbs(t *testing.T) {
 	// 1.25 of the bandwidth is enough, and of the latency too much.
 	require.Equal(t, map[string]int{VerdictGoal: 6, VerdictMissed: 2}, verdicts)
 	text := string(r.Markdown(""))
-	require.Contains(t, text, "| ib_write_bw, 64 B, one post a call | 5.00 M/s | roce write_bw | 4.00 M/s | 1.25 [1.25–1.25] |")
+	require.Contains(t, text,
+		"| ib_write_bw, 64 B, one post a call | 5.00 M/s | roce write_bw | 4.00 M/s | 1.25 [1.25–1.25] |")
 	require.Contains(t, text, "| ib_send_lat, 64 B | 5.00 us | roce send_lat | 4.00 us | 1.25 [1.25–1.25] |")
 	require.Contains(t, text, "| empty ibv_poll_cq | 12.0 [12.0–12.0] ns | | | |")
 	require.Contains(t, text, "| UCX tag_bw | 9.00 MB/s | TCP | 3.00 MB/s | 3.00 [3.00–3.00] |")

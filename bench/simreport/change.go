@@ -139,10 +139,12 @@ func changingPaths() []changing {
 		{"1,000 to 50 to 1,000 Mb/s, 5 ms, queue 300", path(1000, 5, 300, slower(50, 1000)...)},
 		{"1 to 10 to 1 ms, 200 Mb/s, queue 100", path(200, 1, 100, farther(9)...)},
 		{"10 to 100 to 10 ms, 50 Mb/s, queue 400", path(50, 10, 400, farther(90)...)},
-		{"nothing gets through for 0.3 s, 200 Mb/s, 1 ms, queue 100", path(200, 1, 100, Change{AtNs: at, CutNs: 300 * Millisecond})},
+		{"nothing gets through for 0.3 s, 200 Mb/s, 1 ms, queue 100",
+			path(200, 1, 100, Change{AtNs: at, CutNs: 300 * Millisecond})},
 		{"the same for 3 s", path(200, 1, 100, Change{AtNs: at, CutNs: 3000 * Millisecond})},
 		{"the same, 100 Mb/s, 40 ms, queue 400", path(100, 40, 400, Change{AtNs: at, CutNs: 3000 * Millisecond})},
-		{"the peer is stopped for 3 s, 200 Mb/s, 1 ms, queue 100", path(200, 1, 100, Change{AtNs: at, StopNs: 3000 * Millisecond})},
+		{"the peer is stopped for 3 s, 200 Mb/s, 1 ms, queue 100",
+			path(200, 1, 100, Change{AtNs: at, StopNs: 3000 * Millisecond})},
 	}
 }
 
@@ -188,7 +190,8 @@ alone the specification ends them in half a second. Of TCP two columns have the 
 					return
 				}
 				after := append(r.After, -2)
-				c.p("| %s | %s | %s | %s | %d | %d |%s", x.name, name, seconds(after[0]), seconds(after[1]), r.Lost, r.Resent, tcp)
+				c.p("| %s | %s | %s | %s | %d | %d |%s", x.name, name, seconds(after[0]), seconds(after[1]),
+					r.Lost, r.Resent, tcp)
 				x.name, tcp = "", " | |"
 			}
 		}

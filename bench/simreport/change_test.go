@@ -42,8 +42,9 @@ func TestWindowOfOrdinaryPeer(t *testing.T) {
 func TestWindowAfterPause(t *testing.T) {
 	for _, op := range []verbs.WROpcode{verbs.WRWrite, verbs.WRSend, verbs.WRRead} {
 		s := Path{
-			Rate: 100 * cc.Mbps, Queue: 400, Flows: flowsOf(1, cc.Config{}, 40*Millisecond), Runs: true, Silence: 60_000 * Millisecond,
-			Changes: []Change{{AtNs: 2000 * Millisecond, CutNs: 3000 * Millisecond}}, DurationNs: 7000 * Millisecond,
+			Rate: 100 * cc.Mbps, Queue: 400, Flows: flowsOf(1, cc.Config{}, 40*Millisecond), Runs: true,
+			Silence: 60_000 * Millisecond, Changes: []Change{{AtNs: 2000 * Millisecond, CutNs: 3000 * Millisecond}},
+			DurationNs: 7000 * Millisecond,
 		}
 		s.Flows[0].Op = op
 		r := runPath(t, &s)

@@ -10,8 +10,7 @@ import (
 // seen, and make the file large.
 const maxPoints = 400
 
-// line reduces the samples to maxPoints by means, or by the largest of each
-// group for a queue.
+// line reduces the samples to maxPoints by means, or by the largest of each group for a queue.
 func (r *Result) line(name string, largest bool, value func(*Sample) float64) report.Series {
 	s := report.Series{Name: name}
 	group := max((len(r.Samples)+maxPoints-1)/maxPoints, 1)
@@ -35,7 +34,8 @@ func (r *Result) line(name string, largest bool, value func(*Sample) float64) re
 func (r *Result) rates(title string) []byte {
 	c := report.Chart{Title: title, XLabel: "time, ms", YLabel: "allowed rate, Gb/s", YMax: 42}
 	for i := range r.Scenario.Flows {
-		c.Series = append(c.Series, r.line(fmt.Sprintf("flow %d", i+1), false, func(s *Sample) float64 { return s.Allowed[i] }))
+		c.Series = append(c.Series,
+			r.line(fmt.Sprintf("flow %d", i+1), false, func(s *Sample) float64 { return s.Allowed[i] }))
 	}
 	return c.SVG()
 }
@@ -84,12 +84,14 @@ func (o *Outcome) Charts() map[string][]byte {
 		for i, r := range o.Long {
 			part := *r
 			part.Samples = r.Samples[r.at(x.from*Millisecond):r.at(x.to*Millisecond)]
-			c.Series = append(c.Series, part.line(fmt.Sprintf("%d:1", longSenders[i]), false, func(s *Sample) float64 { return s.Allowed[0] }))
+			c.Series = append(c.Series,
+				part.line(fmt.Sprintf("%d:1", longSenders[i]), false, func(s *Sample) float64 { return s.Allowed[0] }))
 		}
 		files["mellanox-"+x.file+".svg"] = c.SVG()
 	}
 	// The first burst, before any CNP, is up to twenty times as long.
-	q := report.Chart{Title: "Incast: queue to the receiver (dcqcn-paper), up to 300 KB", XLabel: "time, ms", YLabel: "KB", YMax: 300}
+	q := report.Chart{Title: "Incast: queue to the receiver (dcqcn-paper), up to 300 KB", XLabel: "time, ms",
+		YLabel: "KB", YMax: 300}
 	for i, r := range o.Incast["dcqcn-paper"] {
 		q.Series = append(q.Series, r.line(groups[i], true, kilobytes))
 	}

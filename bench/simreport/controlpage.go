@@ -66,7 +66,8 @@ func shares(r *PathResult, beside string) string {
 
 // neck are the columns of what became of the queue.
 func (r *PathResult) neck() string {
-	return fmt.Sprintf("%.2f %% | %d | %d", 100*r.Dropped, r.Queue.Percentile(0.5)/wireBytes, r.Queue.Percentile(0.99)/wireBytes)
+	return fmt.Sprintf("%.2f %% | %d | %d", 100*r.Dropped, r.Queue.Percentile(0.5)/wireBytes,
+		r.Queue.Percentile(0.99)/wireBytes)
 }
 
 // ControlPage returns the page on control by round trips, by file name.
@@ -102,7 +103,8 @@ queue are in packets.
 		{"100 Mb/s, 40 ms, queue 400, 0.01 % lost", 100, 40, 400, 0.0001, 0},
 	} {
 		for _, op := range []verbs.WROpcode{verbs.WRWrite, verbs.WRRead} {
-			s := Path{Rate: x.rate * cc.Mbps, Queue: x.queue, Loss: x.loss, DurationNs: 3000 * Millisecond, WarmupNs: 1000 * Millisecond}
+			s := Path{Rate: x.rate * cc.Mbps, Queue: x.queue, Loss: x.loss, DurationNs: 3000 * Millisecond,
+				WarmupNs: 1000 * Millisecond}
 			if x.noise > 0 {
 				s.Noise = Noise{EveryNs: 10 * Millisecond, LeastNs: Millisecond, MostNs: 3 * Millisecond}
 			}
@@ -144,9 +146,11 @@ which bursts it leaves: cubic as RFC 9438 has it, and version 1 of BBR. Beside B
 			rtt   int64
 			queue int
 		}{{1, 100}, {10, 300}} {
-			s := Path{Rate: 200 * cc.Mbps, Queue: x.queue, Beside: beside, Runs: true, DurationNs: 11000 * Millisecond, WarmupNs: 1000 * Millisecond}
+			s := Path{Rate: 200 * cc.Mbps, Queue: x.queue, Beside: beside, Runs: true,
+				DurationNs: 11000 * Millisecond, WarmupNs: 1000 * Millisecond}
 			for _, op := range []verbs.WROpcode{verbs.WRWrite, verbs.WRRead} {
-				c.play(fmt.Sprintf("%s, %d ms, queue %d", beside, x.rtt, x.queue)+opNames[op], s, 1, op, 0, x.rtt*Millisecond)
+				c.play(fmt.Sprintf("%s, %d ms, queue %d", beside, x.rtt, x.queue)+opNames[op], s, 1, op, 0,
+					x.rtt*Millisecond)
 			}
 		}
 	}
@@ -174,8 +178,9 @@ round trips has a target of 20 us there: what a target has to be longer than is 
 		x.conf.LineRate, x.conf.Capped = LineRate, true
 		var r *PathResult
 		if r, c.err = RunPath(&Path{
-			Rate: LineRate, Queue: BufferBytes / wireBytes, Flows: flowsOf(16, x.conf, 4*Microsecond), RED: x.red, CNPNs: paperCNPNs,
-			SmallNs: 20 * Microsecond, DurationNs: 30 * Millisecond, WarmupNs: 20 * Millisecond, Seed: 1,
+			Rate: LineRate, Queue: BufferBytes / wireBytes, Flows: flowsOf(16, x.conf, 4*Microsecond),
+			RED: x.red, CNPNs: paperCNPNs, SmallNs: 20 * Microsecond, DurationNs: 30 * Millisecond,
+			WarmupNs: 20 * Millisecond, Seed: 1,
 		}); c.err != nil || len(r.Small) == 0 {
 			continue
 		}

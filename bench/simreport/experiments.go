@@ -62,10 +62,14 @@ const fairnessSeeds = 3
 
 func fairnessSets() []*fairness {
 	return []*fairness{
-		{name: "timer 1.5 ms, 150 KB, cut-off marking at 40 KB", file: "strawman", timerNs: 1500 * Microsecond, bytes: 150e3, red: cutoff},
-		{name: "timer 1.5 ms, 150 KB, RED", file: "strawman-red", timerNs: 1500 * Microsecond, bytes: 150e3, red: PaperRED},
-		{name: "timer 55 us, 10 MB, cut-off marking at 40 KB", file: "paper-cutoff", timerNs: 55 * Microsecond, bytes: 10e6, red: cutoff},
-		{name: "timer 55 us, 10 MB, RED (the paper's choice)", file: "paper", timerNs: 55 * Microsecond, bytes: 10e6, red: PaperRED},
+		{name: "timer 1.5 ms, 150 KB, cut-off marking at 40 KB", file: "strawman",
+			timerNs: 1500 * Microsecond, bytes: 150e3, red: cutoff},
+		{name: "timer 1.5 ms, 150 KB, RED", file: "strawman-red", timerNs: 1500 * Microsecond,
+			bytes: 150e3, red: PaperRED},
+		{name: "timer 55 us, 10 MB, cut-off marking at 40 KB", file: "paper-cutoff",
+			timerNs: 55 * Microsecond, bytes: 10e6, red: cutoff},
+		{name: "timer 55 us, 10 MB, RED (the paper's choice)", file: "paper", timerNs: 55 * Microsecond,
+			bytes: 10e6, red: PaperRED},
 	}
 }
 
@@ -129,9 +133,11 @@ func variants() []*variant {
 			profile(func(p *cc.Profile) { p.AdditiveIncrease = 10 * cc.Mbps })(s)
 		}},
 		{name: "the same, Pmax 10 %", change: func(s *Scenario) { arriving(s); s.RED.Pmax = 0.1 }},
-		{name: "senders hand over 64 us at a time, as over sockets", change: func(s *Scenario) { s.BatchNs = cc.BurstNs }},
+		{name: "senders hand over 64 us at a time, as over sockets",
+			change: func(s *Scenario) { s.BatchNs = cc.BurstNs }},
 		{name: "a CNP for each mark, without gap", change: func(s *Scenario) { s.CNPNs = 1 }},
-		{name: "additive increase of 10 Mb/s, not 40", change: profile(func(p *cc.Profile) { p.AdditiveIncrease = 10 * cc.Mbps })},
+		{name: "additive increase of 10 Mb/s, not 40",
+			change: profile(func(p *cc.Profile) { p.AdditiveIncrease = 10 * cc.Mbps })},
 		{name: "Pmax 2 %", change: func(s *Scenario) { s.RED.Pmax = 0.02 }},
 		{name: "Pmax 10 %", change: func(s *Scenario) { s.RED.Pmax = 0.1 }},
 	}
@@ -141,8 +147,7 @@ func variants() []*variant {
 const variantSenders = 16
 
 // closPaths are those of four senders across a Clos network: two under one switch, whose packets
-// meet again on the last cable but one, a third under another, and the fourth under
-// the receiver's.
+// meet again on the last cable but one, a third under another, and the fourth under the receiver's.
 func closPaths() [][]int {
 	const shared = 3
 	return [][]int{{0, 1, 2, shared}, {4, 5, 6, shared}, {7, 8, 9, 10}, {}}

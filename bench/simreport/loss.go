@@ -64,7 +64,8 @@ func RunLossy(s *Lossy) (*LossResult, error) {
 		}
 		conf := cc.Config{Algorithm: cc.DCQCNPaper, LineRate: LineRate, Capped: true, Burst: -1}
 		dev[i], err = verbs.Open(verbs.Config{Link: l, Rand: f.Rand(), Tuning: transport.Tuning{
-			Congestion: conf, MaxUnackedPackets: max(lossWindow*s.Window, windowPackets), GoBackN: i == 1 && s.GoBackN, AckReqInterval: max(s.Window/8, 1),
+			Congestion: conf, MaxUnackedPackets: max(lossWindow*s.Window, windowPackets),
+			GoBackN: i == 1 && s.GoBackN, AckReqInterval: max(s.Window/8, 1),
 		}})
 		if err != nil {
 			return nil, err
@@ -138,7 +139,9 @@ func (s *Lossy) pairOf(dev [2]*verbs.Device) (*sender, error) {
 		if mrs[i], err = pd.RegisterMR(make([]byte, n), verbs.AccessAll, nil); err != nil {
 			return nil, err
 		}
-		if qps[i], err = pd.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: cqs[i], Caps: verbs.QPCaps{MaxSendWR: 2 * lossMessages, MaxRecvWR: 2 * lossMessages}}); err != nil {
+		if qps[i], err = pd.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: cqs[i], Caps: verbs.QPCaps{
+			MaxSendWR: 2 * lossMessages, MaxRecvWR: 2 * lossMessages,
+		}}); err != nil {
 			return nil, err
 		}
 	}

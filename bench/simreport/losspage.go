@@ -28,7 +28,8 @@ func PlayLoss(window int, loss float64) (*LossRow, error) {
 		op   verbs.WROpcode
 		back bool
 		to   *float64
-	}{{verbs.WRWrite, false, &row.Write}, {verbs.WRSend, false, &row.Send}, {verbs.WRRead, false, &row.Read}, {verbs.WRWrite, true, &row.Back}} {
+	}{{verbs.WRWrite, false, &row.Write}, {verbs.WRSend, false, &row.Send}, {verbs.WRRead, false, &row.Read},
+		{verbs.WRWrite, true, &row.Back}} {
 		s := Lossy{Window: window, Op: x.op, GoBackN: x.back, Packets: 20000, Seed: 1}
 		plain, err := RunLossy(&s) // the same for any number of packets
 		if err != nil {
@@ -84,7 +85,8 @@ leaves 1-p, and going back (1-p)/((1-p)+pW): a loss costs one packet, or a windo
 
 | W | lost | WRITE | SEND | READ | theory | WRITE, peer goes back | theory | times as much |
 |---|---|---|---|---|---|---|---|---|`)
-	c := report.Chart{Title: "Goodput by loss, WRITE (dashed: theory)", XLabel: "packets lost, %", YLabel: "of the goodput without a loss", LogX: true, YMax: 1}
+	c := report.Chart{Title: "Goodput by loss, WRITE (dashed: theory)", XLabel: "packets lost, %",
+		YLabel: "of the goodput without a loss", LogX: true, YMax: 1}
 	for _, w := range LossWindows {
 		lines := make([]report.Series, 4)
 		for i, s := range []string{fmt.Sprintf("W %d, selective", w), "", fmt.Sprintf("W %d, going back", w), ""} {

@@ -57,8 +57,7 @@ func (r *Result) Convergence(from int64) (ns int64, ok bool) {
 	return 0, false
 }
 
-// Recovery returns how long after from a flow was allowed the fraction of line
-// rate again.
+// Recovery returns how long after from a flow was allowed the fraction of line rate again.
 func (r *Result) Recovery(flow int, from int64, fraction float64) (ns int64, ok bool) {
 	for _, s := range r.Samples[r.at(from):] {
 		if s.Allowed[flow] >= fraction*LineRate.Gbit() {

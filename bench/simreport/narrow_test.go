@@ -36,7 +36,8 @@ func TestNarrow(t *testing.T) {
 		}
 		w, r := run(verbs.WRWrite, false), run(verbs.WRRead, false)
 		t.Logf("%v, %d packets, %g %% lost, %g %% overtaken: WRITE %.0f, READ %.0f, going back %.0f, %.0f Mb/s",
-			c.RTT, c.Queue, 100*c.Loss, 100*c.Reorder, w.Mbps, r.Mbps, run(verbs.WRWrite, true).Mbps, run(verbs.WRRead, true).Mbps)
+			c.RTT, c.Queue, 100*c.Loss, 100*c.Reorder, w.Mbps, r.Mbps, run(verbs.WRWrite, true).Mbps,
+			run(verbs.WRRead, true).Mbps)
 		require.Greater(t, w.Mbps, c.write)
 		require.Greater(t, r.Mbps, c.read)
 		require.Less(t, w.Backs, uint64(3), "what was lost of a window is sent again by itself")

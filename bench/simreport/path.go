@@ -170,7 +170,9 @@ func (r *pathRig) device(l *noisyLink, conf cc.Config, goBackN bool) (*verbs.Dev
 	if r.s.Noise.EveryNs == 0 {
 		conf.Burst = -1
 	}
-	d, err := verbs.Open(verbs.Config{Link: l, Rand: r.f.Rand(), Tuning: transport.Tuning{Congestion: conf, CNPGap: time.Duration(r.s.CNPNs), GoBackN: goBackN}})
+	d, err := verbs.Open(verbs.Config{Link: l, Rand: r.f.Rand(), Tuning: transport.Tuning{
+		Congestion: conf, CNPGap: time.Duration(r.s.CNPNs), GoBackN: goBackN,
+	}})
 	if err == nil {
 		r.devices = append(r.devices, d)
 	}
@@ -197,7 +199,8 @@ func (r *pathRig) build() error {
 		}
 	}
 	if s.SmallNs > 0 {
-		if err := r.flow(&PathFlow{RTTNs: s.Flows[0].RTTNs, Op: verbs.WRWrite}, [2]*noisyLink{nil, dst}, to); err != nil {
+		if err := r.flow(&PathFlow{RTTNs: s.Flows[0].RTTNs, Op: verbs.WRWrite}, [2]*noisyLink{nil, dst},
+			to); err != nil {
 			return err
 		}
 		n := len(r.senders) - 1
@@ -300,7 +303,9 @@ func pathPair(dev [2]*verbs.Device, op verbs.WROpcode, silenceNs int64) (*sender
 		if mrs[i], err = pd.RegisterMR(make([]byte, pathMessage), verbs.AccessAll, nil); err != nil {
 			return nil, err
 		}
-		if qps[i], err = pd.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: cqs[i], Caps: verbs.QPCaps{MaxSendWR: 128, MaxRecvWR: 128}}); err != nil {
+		if qps[i], err = pd.CreateQP(verbs.QPInitAttr{
+			Type: verbs.RC, SendCQ: cqs[i], Caps: verbs.QPCaps{MaxSendWR: 128, MaxRecvWR: 128},
+		}); err != nil {
 			return nil, err
 		}
 	}

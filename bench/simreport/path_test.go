@@ -30,7 +30,8 @@ func runPath(t *testing.T, s *Path) *PathResult {
 // 200 Mb/s, 1 ms, a queue of 100 packets: control by delay fills the path and drops nothing, with
 // WRITE and READ; also where one packet in a hundred is lost.
 func TestDelayFillsThePath(t *testing.T) {
-	s := &Path{Rate: 200 * cc.Mbps, Queue: 100, Flows: delayFlows(1, Millisecond), DurationNs: 600 * Millisecond, WarmupNs: 100 * Millisecond}
+	s := &Path{Rate: 200 * cc.Mbps, Queue: 100, Flows: delayFlows(1, Millisecond),
+		DurationNs: 600 * Millisecond, WarmupNs: 100 * Millisecond}
 	r := runPath(t, s)
 	require.Greater(t, r.Total, 0.97*r.PayloadMax)
 	require.Zero(t, r.Dropped)
@@ -52,7 +53,8 @@ func TestDelayFillsThePath(t *testing.T) {
 func TestWindowFillsThePath(t *testing.T) {
 	for _, op := range []verbs.WROpcode{verbs.WRWrite, verbs.WRRead} {
 		for _, s := range []Path{
-			{Rate: 100 * cc.Mbps, Queue: 400, Loss: 0.0001, Runs: true, Flows: []PathFlow{{RTTNs: 40 * Millisecond, Op: op}}},
+			{Rate: 100 * cc.Mbps, Queue: 400, Loss: 0.0001, Runs: true,
+				Flows: []PathFlow{{RTTNs: 40 * Millisecond, Op: op}}},
 			{Rate: 200 * cc.Mbps, Queue: 300, Flows: []PathFlow{{RTTNs: 10 * Millisecond, Op: op}}},
 		} {
 			s.DurationNs, s.WarmupNs = 3000*Millisecond, 2000*Millisecond
@@ -69,7 +71,8 @@ func TestWindowFillsThePath(t *testing.T) {
 // and no more.
 func TestWindowGoesOn(t *testing.T) {
 	for _, op := range []verbs.WROpcode{verbs.WRWrite, verbs.WRRead} {
-		s := &Path{Rate: 50 * cc.Mbps, Queue: 556, Loss: 0.0005, Runs: true, Flows: []PathFlow{{RTTNs: 100 * Millisecond, Op: op}}}
+		s := &Path{Rate: 50 * cc.Mbps, Queue: 556, Loss: 0.0005, Runs: true,
+			Flows: []PathFlow{{RTTNs: 100 * Millisecond, Op: op}}}
 		s.DurationNs, s.WarmupNs = 4000*Millisecond, 2000*Millisecond
 		r := runPath(t, s)
 		t.Logf("%v: %.1f of %.1f Mb/s, %.2f %% dropped", op, r.Total, r.PayloadMax, 100*r.Dropped)
@@ -96,9 +99,11 @@ func TestWindowShortQueue(t *testing.T) {
 func TestDelayShares(t *testing.T) {
 	seeds.Long(t)
 	for _, n := range []int{2, 4, 8, 16} {
-		s := &Path{Rate: 200 * cc.Mbps, Queue: 100, Flows: delayFlows(n, Millisecond), DurationNs: 3000 * Millisecond, WarmupNs: 1000 * Millisecond}
+		s := &Path{Rate: 200 * cc.Mbps, Queue: 100, Flows: delayFlows(n, Millisecond),
+			DurationNs: 3000 * Millisecond, WarmupNs: 1000 * Millisecond}
 		r := runPath(t, s)
-		t.Logf("%d flows: %.1f of %.1f Mb/s, Jain %.3f, %.2f %% dropped", n, r.Total, r.PayloadMax, r.Jain, 100*r.Dropped)
+		t.Logf("%d flows: %.1f of %.1f Mb/s, Jain %.3f, %.2f %% dropped", n, r.Total, r.PayloadMax,
+			r.Jain, 100*r.Dropped)
 		require.Greater(t, r.Total, 0.95*r.PayloadMax)
 		require.GreaterOrEqual(t, r.Jain, 0.95)
 		require.Less(t, r.Dropped, 0.005)
@@ -109,7 +114,8 @@ func TestDelayShares(t *testing.T) {
 func TestDelayRoundTrips(t *testing.T) {
 	seeds.Long(t)
 	for _, n := range []int{2, 4} {
-		s := &Path{Rate: 200 * cc.Mbps, Queue: 100, Flows: delayFlows(n, 2*Millisecond, 10*Millisecond), DurationNs: 2000 * Millisecond, WarmupNs: 1000 * Millisecond}
+		s := &Path{Rate: 200 * cc.Mbps, Queue: 100, Flows: delayFlows(n, 2*Millisecond, 10*Millisecond),
+			DurationNs: 2000 * Millisecond, WarmupNs: 1000 * Millisecond}
 		r := runPath(t, s)
 		t.Logf("%.1f Mb/s", r.Goodput)
 		require.Greater(t, r.Total, 0.97*r.PayloadMax)
@@ -142,7 +148,8 @@ func TestReadsLoseRequests(t *testing.T) {
 // first packet of an answer is counted. When it was not, a stall made the rate smaller, a smaller
 // rate had a larger part of each answer uncounted, and 0.3 Mb/s were left.
 func TestDelayReadWithStalls(t *testing.T) {
-	s := &Path{Rate: 200 * cc.Mbps, Queue: 100, Flows: delayFlows(1, Millisecond), DurationNs: 1000 * Millisecond, WarmupNs: 300 * Millisecond}
+	s := &Path{Rate: 200 * cc.Mbps, Queue: 100, Flows: delayFlows(1, Millisecond),
+		DurationNs: 1000 * Millisecond, WarmupNs: 300 * Millisecond}
 	s.Flows[0].Op = verbs.WRRead
 	s.Noise = Noise{EveryNs: 10 * Millisecond, LeastNs: Millisecond, MostNs: 3 * Millisecond}
 	r := runPath(t, s)
@@ -156,10 +163,12 @@ func TestDelayStalls(t *testing.T) {
 	seeds.Long(t)
 	seeds.Slow(t)
 	for _, n := range []int{1, 4, 16} {
-		s := &Path{Rate: 200 * cc.Mbps, Queue: 100, Flows: delayFlows(n, Millisecond), DurationNs: 3000 * Millisecond, WarmupNs: 1000 * Millisecond}
+		s := &Path{Rate: 200 * cc.Mbps, Queue: 100, Flows: delayFlows(n, Millisecond),
+			DurationNs: 3000 * Millisecond, WarmupNs: 1000 * Millisecond}
 		s.Noise = Noise{EveryNs: 10 * Millisecond, LeastNs: Millisecond, MostNs: 3 * Millisecond}
 		r := runPath(t, s)
-		t.Logf("%d flows: %.1f of %.1f Mb/s, Jain %.3f, %.2f %% dropped", n, r.Total, r.PayloadMax, r.Jain, 100*r.Dropped)
+		t.Logf("%d flows: %.1f of %.1f Mb/s, Jain %.3f, %.2f %% dropped", n, r.Total, r.PayloadMax,
+			r.Jain, 100*r.Dropped)
 		require.Greater(t, r.Total, 0.83*r.PayloadMax)
 		require.GreaterOrEqual(t, r.Jain, 0.93)
 		require.Less(t, r.Dropped, 0.005)
@@ -176,12 +185,14 @@ func TestWindowsShareInRuns(t *testing.T) {
 	for _, n := range []int{8, 16} {
 		for _, op := range []verbs.WROpcode{verbs.WRWrite, verbs.WRRead} {
 			for _, apart := range []int64{0, 10 * Millisecond} {
-				s := &Path{Rate: 200 * cc.Mbps, Queue: 100, Runs: true, Flows: flowsOf(n, cc.Config{}, Millisecond), DurationNs: 3000 * Millisecond, WarmupNs: 1000 * Millisecond}
+				s := &Path{Rate: 200 * cc.Mbps, Queue: 100, Runs: true, Flows: flowsOf(n, cc.Config{}, Millisecond),
+					DurationNs: 3000 * Millisecond, WarmupNs: 1000 * Millisecond}
 				for i := range s.Flows {
 					s.Flows[i].Op, s.Flows[i].StartNs = op, int64(i)*apart
 				}
 				r := runPath(t, s)
-				t.Logf("%d flows, %v: %.1f of %.1f Mb/s, Jain %.3f, %.2f %% dropped", n, op, r.Total, r.PayloadMax, r.Jain, 100*r.Dropped)
+				t.Logf("%d flows, %v: %.1f of %.1f Mb/s, Jain %.3f, %.2f %% dropped", n, op, r.Total,
+					r.PayloadMax, r.Jain, 100*r.Dropped)
 				require.Greater(t, r.Total, 0.95*r.PayloadMax)
 				require.Greater(t, r.Jain, 0.93)
 				require.Less(t, r.Dropped, 0.003*float64(n))
@@ -195,7 +206,8 @@ func TestWindowBesideTCP(t *testing.T) {
 	seeds.Long(t)
 	seeds.Slow(t)
 	for _, op := range []verbs.WROpcode{verbs.WRWrite, verbs.WRRead} {
-		s := &Path{Rate: 200 * cc.Mbps, Queue: 100, Runs: true, Flows: []PathFlow{{RTTNs: Millisecond, Op: op}}, Beside: Cubic, DurationNs: 11000 * Millisecond, WarmupNs: 1000 * Millisecond}
+		s := &Path{Rate: 200 * cc.Mbps, Queue: 100, Runs: true, Flows: []PathFlow{{RTTNs: Millisecond, Op: op}},
+			Beside: Cubic, DurationNs: 11000 * Millisecond, WarmupNs: 1000 * Millisecond}
 		r := runPath(t, s)
 		t.Logf("%v: %.1f Mb/s, and %.1f of TCP cubic", op, r.Total, r.Beside)
 		require.Greater(t, min(r.Total, r.Beside), 0.3*(r.Total+r.Beside))
@@ -212,7 +224,8 @@ func TestDelayBesideTCP(t *testing.T) {
 		rtt   int64
 		queue int
 	}{{Cubic, Millisecond, 100}, {Cubic, 10 * Millisecond, 300}} {
-		s := &Path{Rate: 200 * cc.Mbps, Queue: c.queue, Flows: delayFlows(1, c.rtt), Beside: c.tcp, DurationNs: 11000 * Millisecond, WarmupNs: 1000 * Millisecond}
+		s := &Path{Rate: 200 * cc.Mbps, Queue: c.queue, Flows: delayFlows(1, c.rtt), Beside: c.tcp,
+			DurationNs: 11000 * Millisecond, WarmupNs: 1000 * Millisecond}
 		r := runPath(t, s)
 		t.Logf("%.1f Mb/s, and %.1f of TCP %s", r.Total, r.Beside, c.tcp)
 		require.Greater(t, min(r.Total, r.Beside), 0.3*(r.Total+r.Beside))
@@ -224,7 +237,8 @@ func TestDelayBesideTCP(t *testing.T) {
 func TestDelaySharesLater(t *testing.T) {
 	seeds.Long(t)
 	seeds.Slow(t)
-	s := &Path{Rate: 200 * cc.Mbps, Queue: 100, Flows: delayFlows(16, Millisecond), DurationNs: 6000 * Millisecond, WarmupNs: 3000 * Millisecond}
+	s := &Path{Rate: 200 * cc.Mbps, Queue: 100, Flows: delayFlows(16, Millisecond),
+		DurationNs: 6000 * Millisecond, WarmupNs: 3000 * Millisecond}
 	for i := range s.Flows {
 		s.Flows[i].StartNs = int64(i) * 777 * Microsecond
 	}
@@ -242,8 +256,8 @@ func TestDelayIncast(t *testing.T) {
 	seeds.Slow(t)
 	play := func(conf cc.Config, red sim.RED) (*PathResult, int64) {
 		s := &Path{
-			Rate: LineRate, Queue: BufferBytes / wireBytes, Flows: delayFlows(16, 4*Microsecond), RED: red, CNPNs: paperCNPNs,
-			SmallNs: 20 * Microsecond, DurationNs: 30 * Millisecond, WarmupNs: 20 * Millisecond,
+			Rate: LineRate, Queue: BufferBytes / wireBytes, Flows: delayFlows(16, 4*Microsecond), RED: red,
+			CNPNs: paperCNPNs, SmallNs: 20 * Microsecond, DurationNs: 30 * Millisecond, WarmupNs: 20 * Millisecond,
 		}
 		for i := range s.Flows {
 			conf.LineRate, conf.Capped = LineRate, true

@@ -23,7 +23,8 @@ func Write(dir, only string, progress func(string)) error {
 		{"control", func() (map[string][]byte, error) { return ControlPage(progress) }},
 		{"README", func() (map[string][]byte, error) {
 			o, err := Experiments(func(r *Result) {
-				progress(fmt.Sprintf("%s: %d packets, %.1f %% of the port", r.Scenario.Name, r.Packets, 100*r.Utilization))
+				progress(fmt.Sprintf("%s: %d packets, %.1f %% of the port", r.Scenario.Name, r.Packets,
+					100*r.Utilization))
 			})
 			if err != nil {
 				return nil, err
@@ -92,8 +93,9 @@ those of the whole run.
 |---|---|---|---|---|---|---|---|---|---|---|---|`)
 	row := func(k int, name string, r *Result) {
 		q := &r.Queue
-		p("| %d | %s | %.1f %% | %.2f | %.3f | %s | %s | %s | %s | %d | %d | %d |", k, name, 100*r.Utilization, r.Total, r.Jain,
-			kb(q.Percentile(0.5)), kb(q.Percentile(0.9)), kb(q.Percentile(0.99)), kb(q.PeakBytes), r.Marked, r.CNPs, r.Dropped)
+		p("| %d | %s | %.1f %% | %.2f | %.3f | %s | %s | %s | %s | %d | %d | %d |", k, name,
+			100*r.Utilization, r.Total, r.Jain, kb(q.Percentile(0.5)), kb(q.Percentile(0.9)),
+			kb(q.Percentile(0.99)), kb(q.PeakBytes), r.Marked, r.CNPs, r.Dropped)
 	}
 	for i, k := range IncastSenders {
 		for _, x := range schemes {
@@ -121,7 +123,8 @@ the queue swings between nothing and beyond Kmax. %d:1, changed:
 |---|---|---|---|---|`, variantSenders)
 	for _, v := range o.Variants {
 		r := v.result
-		p("| %s | %.1f %% | %s | %s | %.2f %% |", v.name, 100*r.Utilization, kb(r.Queue.Percentile(0.5)), kb(r.Queue.Percentile(0.9)), 100*r.MarkedShare())
+		p("| %s | %.1f %% | %s | %s | %.2f %% |", v.name, 100*r.Utilization, kb(r.Queue.Percentile(0.5)),
+			kb(r.Queue.Percentile(0.9)), 100*r.MarkedShare())
 	}
 	p(`
 How flows start has no part in it, and a CNP for every mark would be far too much: the rate is cut again before
@@ -136,7 +139,8 @@ gives it. It grows with the number of flows, and RED marks as much at a certain 
 	profile := cc.Paper()
 	for i, k := range IncastSenders {
 		one, ten := o.Incast["dcqcn-paper"][i], o.Pmax10[i]
-		p("| %d | %.2f %% | %.2f %% | %.1f %% | %s | %.2f %% | %.1f %% | %s |", k, 100*FixedPoint(k, &profile, wireBytes), 100*one.MarkedShare(), 100*one.Utilization,
+		p("| %d | %.2f %% | %.2f %% | %.1f %% | %s | %.2f %% | %.1f %% | %s |", k,
+			100*FixedPoint(k, &profile, wireBytes), 100*one.MarkedShare(), 100*one.Utilization,
 			kb(one.Queue.Percentile(0.9)), 100*ten.MarkedShare(), 100*ten.Utilization, kb(ten.Queue.Percentile(0.9)))
 	}
 	p(`
@@ -155,7 +159,8 @@ incasts, for longer:
 	for i, r := range o.Long {
 		_, g := r.goodputs(100 * Millisecond)
 		ns, ok := r.settled(settledShare * payloadGbps)
-		p("| %d | %.0f | %s | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f |", longSenders[i], 1000*r.least(), after(ns, ok), g[0], g[1], g[2], g[3], g[4], g[5])
+		p("| %d | %.0f | %s | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f |", longSenders[i], 1000*r.least(),
+			after(ns, ok), g[0], g[1], g[2], g[3], g[4], g[5])
 	}
 	p(`
 ![allowed rate of one flow, start](mellanox-start.svg)
@@ -175,8 +180,8 @@ halves within 142 us without CNPs, then steps of 5 Mb/s, then of 50.
 | congestion control | goodput, Gb/s | Jain | slowest flow, Gb/s | dropped | packets sent again | timeouts |
 |---|---|---|---|---|---|---|`, shallowK)
 	for i, r := range o.Shallow {
-		p("| %s | %.2f | %.3f | %.2f | %d | %d | %d |", []string{"none", "dcqcn-paper"}[i], r.Total, r.Jain, slices.Min(r.Goodput),
-			r.Dropped, r.Resent, r.Timeouts)
+		p("| %s | %.2f | %.3f | %.2f | %d | %d | %d |", []string{"none", "dcqcn-paper"}[i], r.Total, r.Jain,
+			slices.Min(r.Goodput), r.Dropped, r.Resent, r.Timeouts)
 	}
 	p(`
 Dropped, sent again and timeouts are of the whole run of 120 ms; with DCQCN they are
@@ -191,8 +196,8 @@ many. Each switch marks as above. The paper has about 10 Gb/s for each; of paylo
 | congestion control | flow 1, Gb/s | flow 2 | flow 3 | flow 4, near | Jain | utilisation | queue p90, KB |
 |---|---|---|---|---|---|---|---|`)
 	for i, r := range o.Clos {
-		p("| %s | %.2f | %.2f | %.2f | %.2f | %.3f | %.1f %% | %s |", schemes[i].name, r.Goodput[0], r.Goodput[1], r.Goodput[2], r.Goodput[3], r.Jain,
-			100*r.Utilization, kb(r.Queue.Percentile(0.9)))
+		p("| %s | %.2f | %.2f | %.2f | %.2f | %.3f | %.1f %% | %s |", schemes[i].name, r.Goodput[0],
+			r.Goodput[1], r.Goodput[2], r.Goodput[3], r.Jain, 100*r.Utilization, kb(r.Queue.Percentile(0.9)))
 	}
 	p(`
 ![four flows across a Clos network](clos.svg)`)

@@ -87,8 +87,7 @@ type Sample struct {
 	Delivered  []int64   // bytes of completed messages so far
 }
 
-// Result is what a run showed. Except for the samples it is about the time
-// after the warm-up.
+// Result is what a run showed. Except for the samples it is about the time after the warm-up.
 type Result struct {
 	Scenario    *Scenario
 	Utilization float64 // of the port to the receiver
@@ -230,7 +229,8 @@ func (r *rig) addSender(i int, pd *verbs.PD, cq *verbs.CQ, mr *verbs.MR) error {
 		return err
 	}
 	conf := s.CC
-	conf.LineRate, conf.StartRate, conf.Burst, conf.Capped = LineRate, flow.Rate, time.Duration(cmp.Or(s.BatchNs, -1)), true
+	conf.LineRate, conf.StartRate, conf.Burst, conf.Capped = LineRate, flow.Rate,
+		time.Duration(cmp.Or(s.BatchNs, -1)), true
 	dev, err := r.open(l, transport.Tuning{Congestion: conf, MaxUnackedPackets: windowPackets})
 	if err != nil {
 		return err

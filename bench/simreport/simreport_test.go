@@ -171,8 +171,9 @@ func tiny(t *testing.T) *Outcome {
 		s.AtNs = int64(i) * longNs / 100
 		long.Samples = append(long.Samples, s)
 	}
-	o := &Outcome{Incast: map[string][]*Result{}, Pmax10: []*Result{r, r, r, r, r}, Shallow: two, Late: r, Lone: two, Fairness: fairnessSets(),
-		Variants: variants(), Clos: []*Result{r4, r4, r4}, Long: []*Result{long, long}}
+	o := &Outcome{Incast: map[string][]*Result{}, Pmax10: []*Result{r, r, r, r, r}, Shallow: two, Late: r,
+		Lone: two, Fairness: fairnessSets(), Variants: variants(), Clos: []*Result{r4, r4, r4},
+		Long: []*Result{long, long}}
 	for _, x := range schemes {
 		o.Incast[x.name] = []*Result{r, r, r, r, r}
 	}

@@ -76,7 +76,8 @@ const (
 )
 
 func newTCP(control string, f *sim.Fabric, from, to *sim.Link) (*tcp, error) {
-	x := &tcp{control: control, f: f, from: from, to: to, payload: make([]byte, tcpPayload), cwnd: 10, ssthresh: math.Inf(1)}
+	x := &tcp{control: control, f: f, from: from, to: to, payload: make([]byte, tcpPayload), cwnd: 10,
+		ssthresh: math.Inf(1)}
 	if control != Cubic && control != BBR {
 		return nil, fmt.Errorf("no model of TCP %q", control)
 	}

@@ -211,7 +211,8 @@ func (s *Suite) contend(set *setting, l *loadCase) error {
 	cases := make([]report.Case, len(l.by))
 	for i, by := range l.by {
 		cases[i] = report.Case{
-			Item: Contended, Name: report.ContendedName(set.name, l.size, l.conns, by), Link: s.o.Links[0], Op: by, Size: l.size, QPs: l.conns, Place: set.name,
+			Item: Contended, Name: report.ContendedName(set.name, l.size, l.conns, by), Link: s.o.Links[0],
+			Op: by, Size: l.size, QPs: l.conns, Place: set.name,
 			Run: fmt.Sprintf("%d rounds, %v a measurement", s.o.Rounds, s.loadTime(set)),
 		}
 	}
@@ -238,12 +239,17 @@ func (s *Suite) contend(set *setting, l *loadCase) error {
 		}
 		switch {
 		case l.size == 0:
-			s.o.Logf("%-68s %.5g Gb/s = %.2f x TCP, CPU %.2f x TCP", c.Name, c.Value("goodput"), c.Value("x TCP"), c.Value("CPU x TCP"))
+			s.o.Logf("%-68s %.5g Gb/s = %.2f x TCP, CPU %.2f x TCP", c.Name, c.Value("goodput"),
+				c.Value("x TCP"), c.Value("CPU x TCP"))
 		case set.server:
-			s.o.Logf("%-68s %.0f/s = %.2f x TCP; p50 %.0f us = %.2f x, p99 %.0f us = %.2f x", c.Name, c.Value("requests"), c.Value("x TCP"), c.Value("p50"), c.Value("p50 x TCP"), c.Value("p99"), c.Value("p99 x TCP"))
+			s.o.Logf("%-68s %.0f/s = %.2f x TCP; p50 %.0f us = %.2f x, p99 %.0f us = %.2f x", c.Name,
+				c.Value("requests"), c.Value("x TCP"), c.Value("p50"), c.Value("p50 x TCP"), c.Value("p99"),
+				c.Value("p99 x TCP"))
 		default:
-			s.o.Logf("%-68s %.0f/s = %.2f x TCP, CPU %.1f us = %.2f x TCP; p50 %.0f us = %.2f x, p99.9 %.0f us = %.2f x; %.2f datagrams, %.1f sleeps (TCP %.1f)", c.Name, c.Value("requests"), c.Value("x TCP"),
-				c.Value("CPU"), c.Value("CPU x TCP"), c.Value("p50"), c.Value("p50 x TCP"), c.Value("p99.9"), c.Value("p99.9 x TCP"), c.Value("datagrams"), c.Value("sleeps"), c.Value("TCP sleeps"))
+			s.o.Logf("%-68s %.0f/s = %.2f x TCP, CPU %.1f us = %.2f x TCP; p50 %.0f us = %.2f x, p99.9 %.0f us = %.2f x; %.2f datagrams, %.1f sleeps (TCP %.1f)",
+				c.Name, c.Value("requests"), c.Value("x TCP"), c.Value("CPU"), c.Value("CPU x TCP"),
+				c.Value("p50"), c.Value("p50 x TCP"), c.Value("p99.9"), c.Value("p99.9 x TCP"),
+				c.Value("datagrams"), c.Value("sleeps"), c.Value("TCP sleeps"))
 		}
 		s.r.Cases = append(s.r.Cases, *c)
 	}

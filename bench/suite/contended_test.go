@@ -27,7 +27,8 @@ func TestLoads(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"CPUs free: 128 B, 1 connection, rsocket", "a quota of 0.2 CPU each: 4 KiB, 64 connections, roce.Conn", "one CPU: stream, 16 connections, roce.Conn",
+		"CPUs free: 128 B, 1 connection, rsocket", "a quota of 0.2 CPU each: 4 KiB, 64 connections, roce.Conn",
+		"one CPU: stream, 16 connections, roce.Conn",
 	} {
 		require.True(t, names[want], want)
 	}
@@ -63,7 +64,8 @@ func TestContended(t *testing.T) {
 	}
 	places := map[string]int{}
 	for _, c := range s.r.Cases {
-		figures := []string{"x TCP", "CPU x TCP", "p50 x TCP", "p99.9 x TCP", "requests", "TCP", "CPU", "TCP CPU", "TCP p50", "datagrams", "sleeps"}
+		figures := []string{"x TCP", "CPU x TCP", "p50 x TCP", "p99.9 x TCP", "requests", "TCP", "CPU",
+			"TCP CPU", "TCP p50", "datagrams", "sleeps"}
 		switch {
 		case c.Size == 0:
 			figures = []string{"x TCP", "CPU x TCP", "goodput", "TCP", "CPU", "TCP CPU"}

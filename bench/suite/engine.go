@@ -37,7 +37,8 @@ func (s *Suite) engine() error {
 	for range s.o.Rounds {
 		// In ManyQPs each of the queue pairs has its turn five times at least, after the
 		// first of which its queues have their size.
-		cmd := exec.Command(binary, "-test.run", "^$", "-test.bench", "^Benchmark(Packet|Stream|Window|ManyQPs|Engines)$", "-test.benchmem", "-test.benchtime", n)
+		cmd := exec.Command(binary, "-test.run", "^$", "-test.bench",
+			"^Benchmark(Packet|Stream|Window|ManyQPs|Engines)$", "-test.benchmem", "-test.benchtime", n)
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, out)

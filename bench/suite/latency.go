@@ -102,8 +102,8 @@ func (s *Suite) halfTrips(o setup, w waiting, place string, alone bool) error {
 	}
 	n = cmp.Or(s.o.Pings, n)
 	c := report.Case{
-		Item: "latency", Name: fmt.Sprintf("SEND 64 B, %s, %s, %s", link, w.name, place), Link: link, Op: "SEND", Size: size, MTU: 1024, QPs: 1,
-		Mode: w.name, Place: place, Region: node.RegionBytes,
+		Item: "latency", Name: fmt.Sprintf("SEND 64 B, %s, %s, %s", link, w.name, place), Link: link,
+		Op: "SEND", Size: size, MTU: 1024, QPs: 1, Mode: w.name, Place: place, Region: node.RegionBytes,
 	}
 	if place == report.OneCPU && w.raw != node.WaitBlock {
 		w.raw = node.WaitYield
@@ -134,7 +134,8 @@ func (s *Suite) halfTrips(o setup, w waiting, place string, alone bool) error {
 		if err != nil {
 			return err
 		}
-		tcp, err := node.Call[node.TCPArgs, node.PingReply](s.a, "TCPPing", node.TCPArgs{To: s.tcp, Size: size, N: ping.N})
+		tcp, err := node.Call[node.TCPArgs, node.PingReply](s.a, "TCPPing",
+			node.TCPArgs{To: s.tcp, Size: size, N: ping.N})
 		if err != nil {
 			return err
 		}
@@ -155,7 +156,8 @@ func (s *Suite) halfTrips(o setup, w waiting, place string, alone bool) error {
 			c.Add(x.name+"p99.9", "us", x.r.P999)
 		}
 	}
-	s.o.Logf("%-50s %.1f us = %.2f x TCP, %.2f x link; p99/p50 %.1f", c.Name, c.Value("p50"), c.Value("p50 x TCP"), c.Value("p50 x link"), c.Value("p99/p50"))
+	s.o.Logf("%-50s %.1f us = %.2f x TCP, %.2f x link; p99/p50 %.1f", c.Name, c.Value("p50"),
+		c.Value("p50 x TCP"), c.Value("p50 x link"), c.Value("p99/p50"))
 	s.r.Cases = append(s.r.Cases, c)
 	return nil
 }

@@ -46,9 +46,11 @@ func newNetwork() (*network, error) {
 		return loopback(err.Error()), n.Close()
 	}
 	mtu := fmt.Sprint(vethMTU)
-	err = n.A.Run(exec.Command("ip", "link", "add", vethName, "mtu", mtu, "type", "veth", "peer", "name", vethName, "mtu", mtu, "netns", n.B.ns.Path()))
+	err = n.A.Run(exec.Command("ip", "link", "add", vethName, "mtu", mtu, "type", "veth", "peer", "name",
+		vethName, "mtu", mtu, "netns", n.B.ns.Path()))
 	for _, s := range []*side{&n.A, &n.B} {
-		for _, args := range []string{"link set lo up", "addr add " + s.Addr.String() + "/24 dev " + vethName, "link set " + vethName + " up"} {
+		for _, args := range []string{"link set lo up", "addr add " + s.Addr.String() + "/24 dev " + vethName,
+			"link set " + vethName + " up"} {
 			if err == nil {
 				err = s.Run(exec.Command("ip", strings.Fields(args)...))
 			}

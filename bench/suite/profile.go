@@ -57,7 +57,8 @@ const topCount = 20
 
 // top names the functions that took most of a profile.
 func top(file string) string {
-	out, err := exec.Command("go", "tool", "pprof", "-top", fmt.Sprintf("-nodecount=%d", topCount), file).CombinedOutput()
+	out, err := exec.Command("go", "tool", "pprof", "-top", fmt.Sprintf("-nodecount=%d", topCount),
+		file).CombinedOutput()
 	if err != nil {
 		return fmt.Sprintf("go tool pprof: %v: %s", err, out)
 	}
@@ -96,14 +97,16 @@ func (s *Suite) Profile(name, dir string) error {
 		run = func() (what string, err error) {
 			serve := node.ServeArgs{Size: p.size, Region: p.region, Echo: true}
 			err = s.serving("Serve", serve, func() error {
-				r, err := node.Call[node.PingArgs, node.PingReply](s.a, "Ping", node.PingArgs{Size: p.size, N: 1 << 20, Ns: s.ns()})
+				r, err := node.Call[node.PingArgs, node.PingReply](s.a, "Ping",
+					node.PingArgs{Size: p.size, N: 1 << 20, Ns: s.ns()})
 				what = fmt.Sprintf("half round trip p50 %.1f us, p99 %.1f us", r.P50, r.P99)
 				return err
 			})
 			return what, err
 		}
 	}
-	return s.with(setup{link: p.link, polling: p.mode == "polling", qps: max(p.qps, 1), wrs: 512 / max(1, min(p.qps, 32)), mtu: p.mtu}, func() error {
+	return s.with(setup{link: p.link, polling: p.mode == "polling", qps: max(p.qps, 1),
+		wrs: 512 / max(1, min(p.qps, 32)), mtu: p.mtu}, func() error {
 		if _, err := run(); err != nil { // warms up
 			return err
 		}

@@ -74,8 +74,10 @@ func (s *Suite) manyQPs(link string) error {
 		idle.Add("resident", "B/QP", (rss-rss0)/(2*(maxQPs-1)))
 		for i, n := range counts {
 			cases[i] = report.Case{
-				Item: "scale", Name: fmt.Sprintf("%d of %d QPs, WRITE %s, %s", n, maxQPs, report.Bytes(scaleMessage), link),
-				Link: link, Op: "WRITE", Size: scaleMessage, MTU: 1024, QPs: n, Mode: "goodput", Region: node.RegionBytes,
+				Item: "scale", Name: fmt.Sprintf("%d of %d QPs, WRITE %s, %s", n, maxQPs,
+					report.Bytes(scaleMessage), link),
+				Link: link, Op: "WRITE", Size: scaleMessage, MTU: 1024, QPs: n, Mode: "goodput",
+				Region: node.RegionBytes,
 			}
 		}
 		for range s.o.Rounds {
@@ -131,12 +133,14 @@ func jain(x []int) float64 {
 
 // atRest is the CPU time of nodes with connections that nobody uses.
 func (s *Suite) atRest(link string) error {
-	c := report.Case{Item: "scale", Name: fmt.Sprintf("CPU at rest, %d connections, %s", restQPs, link), Link: link, QPs: restQPs, Mode: "rest"}
+	c := report.Case{Item: "scale", Name: fmt.Sprintf("CPU at rest, %d connections, %s", restQPs, link),
+		Link: link, QPs: restQPs, Mode: "rest"}
 	err := s.with(setup{link: link, qps: restQPs, wrs: 16, mtu: ib.MTU1024}, func() error {
 		for range s.o.Rounds {
 			// Every connection has been used.
 			_, err := node.Call[node.BulkArgs, node.BulkReply](s.a, "Bulk", node.BulkArgs{
-				Op: "WRITE", Size: scaleMessage, Region: node.RegionBytes, Batch: 1, Depth: 1, Ns: int64(10 * time.Millisecond),
+				Op: "WRITE", Size: scaleMessage, Region: node.RegionBytes, Batch: 1, Depth: 1,
+				Ns: int64(10 * time.Millisecond),
 			})
 			if err != nil {
 				return err

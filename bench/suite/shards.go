@@ -47,7 +47,8 @@ func (s *Suite) shardsOf(link string) error {
 	cases := make([]report.Case, len(shardPoints))
 	for i, p := range shardPoints {
 		cases[i] = report.Case{
-			Item: "shards", Name: fmt.Sprintf("%s %s, %d connections, %d shards a side, %s", p.op, report.Bytes(p.size), manyShards, manyShards, link),
+			Item: "shards", Name: fmt.Sprintf("%s %s, %d connections, %d shards a side, %s", p.op,
+				report.Bytes(p.size), manyShards, manyShards, link),
 			Link: link, Op: p.op, Size: p.size, MTU: 4096, QPs: manyShards, Mode: "goodput", Region: node.RegionBytes,
 		}
 	}
@@ -110,8 +111,8 @@ func (s *Suite) shardsOf(link string) error {
 		}
 	}
 	for _, c := range cases {
-		s.o.Logf("%-72s %6.2f Gb/s = %.2f x 1 shard, waits for locks %.1f %%, with 1 shard %.1f %%", c.Name, c.Value("goodput"), c.Value("x 1 shard"),
-			c.Value("lock waits"), c.Value("lock waits, 1 shard"))
+		s.o.Logf("%-72s %6.2f Gb/s = %.2f x 1 shard, waits for locks %.1f %%, with 1 shard %.1f %%", c.Name,
+			c.Value("goodput"), c.Value("x 1 shard"), c.Value("lock waits"), c.Value("lock waits, 1 shard"))
 	}
 	s.r.Cases = append(s.r.Cases, cases...)
 	return nil

@@ -18,7 +18,8 @@ func TestShards(t *testing.T) {
 	require.NoError(t, s.shards())
 	require.Len(t, s.r.Cases, 2*len(shardPoints))
 	for _, c := range s.r.Cases {
-		for _, f := range []string{"goodput", "goodput, 1 shard", "x 1 shard", "CPU x 1 shard", "messages", "packets/datagram"} {
+		for _, f := range []string{"goodput", "goodput, 1 shard", "x 1 shard", "CPU x 1 shard", "messages",
+			"packets/datagram"} {
 			require.NotNil(t, c.Get(f), "%s: %s", c.Name, f)
 			require.Len(t, c.Get(f).Rounds, 2)
 			require.Positive(t, c.Get(f).Min, "%s: %s", c.Name, f)

@@ -75,7 +75,8 @@ func (s *Suite) bulk(p *point, op string) (m measured, err error) {
 	run := func() error {
 		m, err = s.timed(p.size, func() (node.BulkReply, error) {
 			return node.Call[node.BulkArgs, node.BulkReply](s.a, "Bulk", node.BulkArgs{
-				Op: base, Size: p.size, Region: p.region, Batch: batch, Depth: depth, NoDelay: op == opAlone, Ns: s.ns(),
+				Op: base, Size: p.size, Region: p.region, Batch: batch, Depth: depth,
+				NoDelay: op == opAlone, Ns: s.ns(),
 			})
 		})
 		return err
@@ -88,14 +89,16 @@ func (s *Suite) bulk(p *point, op string) (m measured, err error) {
 
 func (s *Suite) tcpBulk(p *point) (measured, error) {
 	return s.timed(p.size, func() (node.BulkReply, error) {
-		return node.Call[node.TCPArgs, node.BulkReply](s.a, "TCPBulk", node.TCPArgs{To: s.tcp, Size: p.size, Region: p.region, Ns: s.ns()})
+		return node.Call[node.TCPArgs, node.BulkReply](s.a, "TCPBulk",
+			node.TCPArgs{To: s.tcp, Size: p.size, Region: p.region, Ns: s.ns()})
 	})
 }
 
 func (s *Suite) rawBulk(p *point) (m measured, err error) {
 	err = s.serving("RawServe", node.ServeArgs{Size: p.size, Region: p.region}, func() error {
 		m, err = s.timed(p.size, func() (node.BulkReply, error) {
-			return node.Call[node.RawArgs, node.BulkReply](s.a, "RawBulk", node.RawArgs{Size: p.size, MTU: p.mtu.Bytes(), Region: p.region, Ns: s.ns()})
+			return node.Call[node.RawArgs, node.BulkReply](s.a, "RawBulk",
+				node.RawArgs{Size: p.size, MTU: p.mtu.Bytes(), Region: p.region, Ns: s.ns()})
 		})
 		return err
 	})
@@ -138,7 +141,8 @@ func (s *Suite) compare(o setup, p *point, with func(setup, func() error) error)
 			name += ", " + p.mode
 		}
 		cases[i] = report.Case{
-			Item: "single", Name: name, Link: p.link, Op: op, Size: p.size, MTU: p.mtu.Bytes(), QPs: 1, Mode: p.mode, Region: p.region,
+			Item: "single", Name: name, Link: p.link, Op: op, Size: p.size, MTU: p.mtu.Bytes(), QPs: 1,
+			Mode: p.mode, Region: p.region,
 		}
 	}
 	for range s.o.Rounds {
@@ -190,7 +194,8 @@ func (s *Suite) compare(o setup, p *point, with func(setup, func() error) error)
 		}
 	}
 	for _, c := range cases {
-		s.o.Logf("%-60s %6.2f Gb/s = %.2f x TCP, %.2f x ceiling, CPU %.2f x TCP", c.Name, c.Value("goodput"), c.Value("x TCP"), c.Value("x ceiling"), c.Value("CPU x TCP"))
+		s.o.Logf("%-60s %6.2f Gb/s = %.2f x TCP, %.2f x ceiling, CPU %.2f x TCP", c.Name, c.Value("goodput"),
+			c.Value("x TCP"), c.Value("x ceiling"), c.Value("CPU x TCP"))
 	}
 	s.r.Cases = append(s.r.Cases, cases...)
 	return nil
@@ -241,7 +246,8 @@ func (s *Suite) ethernet() error {
 	for _, link := range s.o.Links {
 		var ps []*point
 		for _, size := range []int{4 << 10, 1 << 20} {
-			ps = append(ps, &point{link: link, size: size, region: node.RegionBytes, mtu: ib.MTU1024, mode: report.ModeEther, ops: []string{"WRITE", "READ", "SEND"}})
+			ps = append(ps, &point{link: link, size: size, region: node.RegionBytes, mtu: ib.MTU1024,
+				mode: report.ModeEther, ops: []string{"WRITE", "READ", "SEND"}})
 		}
 		errs = errors.Join(errs, s.points(setup{link: link, qps: 1, wrs: 512, mtu: ib.MTU1024}, ps...))
 	}

@@ -42,10 +42,12 @@ func socketUses() []socketUse {
 	}
 	for _, n := range []int{1, 16} {
 		what := report.SocketMessages(n)
-		us = append(us, socketUse{what, fmt.Sprintf("messages-%d", n), node.UseArgs{Clients: n, Messages: true}, "requests", "1/s", rate})
+		us = append(us, socketUse{what, fmt.Sprintf("messages-%d", n),
+			node.UseArgs{Clients: n, Messages: true}, "requests", "1/s", rate})
 	}
 	return append(us,
-		socketUse{report.SocketDownload, "download", node.UseArgs{Clients: 1, Download: true}, "goodput", "Gb/s", goodput},
+		socketUse{report.SocketDownload, "download", node.UseArgs{Clients: 1, Download: true}, "goodput",
+			"Gb/s", goodput},
 		socketUse{report.SocketStream, "stream", node.UseArgs{}, "goodput", "Gb/s", goodput})
 }
 
@@ -62,7 +64,8 @@ type socketRun struct {
 // String is a run in words.
 func (r *socketRun) String(u *socketUse) string {
 	scale, unit := u.cpuUnit()
-	out := fmt.Sprintf("%.5g %s, CPU %.3g %s: client %.3g, server %.3g", r.value, u.unit, r.cpu*scale, unit, r.side[0]*scale, r.side[1]*scale)
+	out := fmt.Sprintf("%.5g %s, CPU %.3g %s: client %.3g, server %.3g", r.value, u.unit, r.cpu*scale, unit,
+		r.side[0]*scale, r.side[1]*scale)
 	per, of := r.per, "request"
 	if u.figure == "goodput" {
 		per, of = r.per/(1<<20), "MiB"
@@ -71,7 +74,8 @@ func (r *socketRun) String(u *socketUse) string {
 		t := &r.traffic[i]
 		f := func(n uint64) float64 { return float64(n) / per }
 		out += fmt.Sprintf("\n%s, per %s: sent %.3g packets in %.3g datagrams by %.3g calls, received %.3g in %.3g by %.3g; %.3g work requests, %.3g sleeps",
-			name, of, f(t.TxPackets), f(t.TxDatagrams), f(t.TxCalls), f(t.RxPackets), f(t.RxDatagrams), f(t.RxCalls), f(t.Messages), f(t.Waits))
+			name, of, f(t.TxPackets), f(t.TxDatagrams), f(t.TxCalls), f(t.RxPackets), f(t.RxDatagrams),
+			f(t.RxCalls), f(t.Messages), f(t.Waits))
 	}
 	return out
 }
@@ -113,7 +117,8 @@ func (s *Suite) sockets() error {
 			continue // package net cannot be measured beside it
 		}
 		for _, u := range socketUses() {
-			c := report.Case{Item: "sockets", Name: u.name + ", " + link, Link: link, Op: u.name, MTU: ib.MTU4096.Bytes(), QPs: max(u.use.Clients, 1)}
+			c := report.Case{Item: "sockets", Name: u.name + ", " + link, Link: link, Op: u.name,
+				MTU: ib.MTU4096.Bytes(), QPs: max(u.use.Clients, 1)}
 			for range s.o.Rounds {
 				own, err := s.socketRound(link, &u, true)
 				var tcp socketRun
@@ -138,7 +143,8 @@ func (s *Suite) sockets() error {
 					c.Add(x.name+"server CPU", unit, x.r.side[1]*scale)
 				}
 			}
-			s.o.Logf("%-40s %.5g %s = %.2f x TCP, CPU %.2f x TCP", c.Name, c.Value(u.figure), u.unit, c.Value("x TCP"), c.Value("CPU x TCP"))
+			s.o.Logf("%-40s %.5g %s = %.2f x TCP, CPU %.2f x TCP", c.Name, c.Value(u.figure), u.unit,
+				c.Value("x TCP"), c.Value("CPU x TCP"))
 			s.r.Cases = append(s.r.Cases, c)
 		}
 	}
@@ -163,7 +169,8 @@ func (s *Suite) withSockets(link string, u *socketUse, rsocket bool, f func() er
 		defer func() { err = errors.Join(err, s.closeDevices()) }()
 	}
 	use := u.use
-	use.At, err = node.Call[node.SocketArgs, node.Sockets](s.b, "ServeSockets", node.SocketArgs{RSocket: rsocket, Addr: s.net.B.Addr})
+	use.At, err = node.Call[node.SocketArgs, node.Sockets](s.b, "ServeSockets",
+		node.SocketArgs{RSocket: rsocket, Addr: s.net.B.Addr})
 	if err == nil {
 		err = node.Do(s.a, "UseSockets", use)
 	}
@@ -174,9 +181,11 @@ func (s *Suite) withSockets(link string, u *socketUse, rsocket bool, f func() er
 }
 
 func (s *Suite) openSockets(link string) error {
-	err := node.Do(s.a, "Open", node.OpenArgs{LinkArgs: node.LinkArgs{Link: link, Addr: s.net.A.Addr, Port: devicePort}})
+	err := node.Do(s.a, "Open",
+		node.OpenArgs{LinkArgs: node.LinkArgs{Link: link, Addr: s.net.A.Addr, Port: devicePort}})
 	if err == nil {
-		err = node.Do(s.b, "Open", node.OpenArgs{LinkArgs: node.LinkArgs{Link: link, Addr: s.net.B.Addr, Port: devicePort}})
+		err = node.Do(s.b, "Open",
+			node.OpenArgs{LinkArgs: node.LinkArgs{Link: link, Addr: s.net.B.Addr, Port: devicePort}})
 	}
 	return err
 }

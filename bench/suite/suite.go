@@ -198,14 +198,17 @@ func (s *Suite) open(o setup) error {
 			continue
 		}
 		l.Port = devicePort
-		if err := node.Do(x.p, "Open", node.OpenArgs{LinkArgs: l, Polling: o.polling, Spin: o.spin, CQE: 4 * o.qps, CQs: o.cqs, Shards: o.shards}); err != nil {
+		if err := node.Do(x.p, "Open", node.OpenArgs{
+			LinkArgs: l, Polling: o.polling, Spin: o.spin, CQE: 4 * o.qps, CQs: o.cqs, Shards: o.shards,
+		}); err != nil {
 			return err
 		}
 		recvs := o.wrs
 		if o.qps <= max(1, o.cqs) {
 			recvs *= 2 // see recvDepth
 		}
-		e, err := node.Call[node.QPArgs, node.Remote](x.p, "AddQPs", node.QPArgs{N: o.qps, SendWR: o.wrs, RecvWR: recvs})
+		e, err := node.Call[node.QPArgs, node.Remote](x.p, "AddQPs",
+			node.QPArgs{N: o.qps, SendWR: o.wrs, RecvWR: recvs})
 		if err != nil {
 			return err
 		}
@@ -310,8 +313,8 @@ func (s *Suite) Run() error {
 	var errs error
 	for _, item := range s.o.Items {
 		f := map[string]func() error{
-			"single": s.single, "latency": s.latency, "sockets": s.sockets, "scale": s.scale, "shards": s.shards, "engine": s.engine, "verbs": s.verbs,
-			Contended: s.contended,
+			"single": s.single, "latency": s.latency, "sockets": s.sockets, "scale": s.scale,
+			"shards": s.shards, "engine": s.engine, "verbs": s.verbs, Contended: s.contended,
 		}[item]
 		if f == nil {
 			return fmt.Errorf("no item %q", item)

@@ -47,11 +47,11 @@ func enterAndMake() {
 	os.Exit(3)
 }
 
-// newSuite is between two namespaces: on loopback it might meet another program's
-// device.
+// newSuite is between two namespaces: on loopback it might meet another program's device.
 func newSuite(t *testing.T) *Suite {
 	r := &report.Report{}
-	s, err := New(Options{Links: []string{"udp", "packet", "xdp"}, Rounds: 2, RoundMs: 5, PingTime: 50 * time.Millisecond, LockTime: 20 * time.Millisecond, Logf: t.Logf}, r)
+	s, err := New(Options{Links: []string{"udp", "packet", "xdp"}, Rounds: 2, RoundMs: 5,
+		PingTime: 50 * time.Millisecond, LockTime: 20 * time.Millisecond, Logf: t.Logf}, r)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	if !s.net.Virtual() {
@@ -103,13 +103,15 @@ func TestCompare(t *testing.T) {
 	for _, link := range s.o.Links {
 		var ps []*point
 		for _, size := range sizes {
-			ps = append(ps, &point{link: link, size: size, region: node.RegionBytes, mtu: ib.MTU4096, ops: []string{"WRITE", "READ", "SEND", opAlone}})
+			ps = append(ps, &point{link: link, size: size, region: node.RegionBytes, mtu: ib.MTU4096,
+				ops: []string{"WRITE", "READ", "SEND", opAlone}})
 		}
 		require.NoError(t, s.points(setup{link: link, qps: 1, wrs: 512, mtu: ib.MTU4096}, ps...))
 	}
 	require.Len(t, s.r.Cases, len(s.o.Links)*4*len(sizes))
 	for _, c := range s.r.Cases {
-		for _, f := range []string{"goodput", "TCP", "ceiling", "x TCP", "x ceiling", "messages", "CPU", "packets/datagram"} {
+		for _, f := range []string{"goodput", "TCP", "ceiling", "x TCP", "x ceiling", "messages", "CPU",
+			"packets/datagram"} {
 			require.NotNil(t, c.Get(f), "%s: %s", c.Name, f)
 			require.Len(t, c.Get(f).Rounds, 2)
 			require.Positive(t, c.Get(f).Min, "%s: %s", c.Name, f)
@@ -142,13 +144,16 @@ func TestLatency(t *testing.T) {
 // Misuse of a node is an error, and leaves the node alive.
 func TestNodeRefuses(t *testing.T) {
 	s := newSuite(t)
-	_, err := node.Call[node.BulkArgs, node.BulkReply](s.a, "Bulk", node.BulkArgs{Op: "WRITE", Size: 64, Region: 64, Batch: 1, Depth: 1})
+	_, err := node.Call[node.BulkArgs, node.BulkReply](s.a, "Bulk",
+		node.BulkArgs{Op: "WRITE", Size: 64, Region: 64, Batch: 1, Depth: 1})
 	require.ErrorContains(t, err, "cannot run", "no queue pair")
 	_, err = node.Call[node.RawArgs, node.BulkReply](s.a, "RawBulk", node.RawArgs{Size: 64, MTU: 64, Region: 64})
 	require.ErrorContains(t, err, "cannot run", "no link")
 	require.ErrorContains(t, node.Do(s.a, "Open", node.OpenArgs{LinkArgs: node.LinkArgs{Link: "pigeon"}}), "no link")
 	for _, l := range []string{"udp", "packet", "xdp"} {
-		require.Error(t, node.Do(s.a, "RawOpen", node.LinkArgs{Link: l, Addr: netip.MustParseAddr("192.0.2.77"), Port: 1}), "no address of this machine")
+		require.Error(t,
+			node.Do(s.a, "RawOpen", node.LinkArgs{Link: l, Addr: netip.MustParseAddr("192.0.2.77"), Port: 1}),
+			"no address of this machine")
 		require.NoError(t, node.Do(s.a, "Close", struct{}{}), "and the node lives")
 	}
 	require.NoError(t, node.Do(s.a, "Close", struct{}{}))
@@ -172,7 +177,8 @@ PASS`))
 func TestRounds(t *testing.T) {
 	var all []report.Case
 	for _, ns := range [][2]string{{"100", "150"}, {"200", "400"}} {
-		round := parseBench([]byte("BenchmarkPacket/SEND/64/send-2 1 " + ns[0] + " ns/op\nBenchmarkPacket/SEND/64/send+icrc-2 1 " + ns[1] + " ns/op\n" +
+		round := parseBench([]byte("BenchmarkPacket/SEND/64/send-2 1 " + ns[0] +
+			" ns/op\nBenchmarkPacket/SEND/64/send+icrc-2 1 " + ns[1] + " ns/op\n" +
 			"BenchmarkManyQPs/1-2 1 10 ns/op\nBenchmarkManyQPs/100-2 1 30 ns/op\nBenchmarkWindow/16-2 1 5 ns/op\nBenchmarkWindow/64 1 4 ns/op\n" +
 			"BenchmarkEngines/WRITE/64/1-2 1 38 ns/op\nBenchmarkEngines/WRITE/64/2-2 1 20 ns/op\nBenchmarkEngines/SEND/64/2-2 1 20 ns/op\n"))
 		addRatios(round)

@@ -29,7 +29,8 @@ const (
 
 // verbsNeeds are the files without which there is nothing to measure, and what makes them.
 var verbsNeeds = []struct{ file, by string }{
-	{"roce", "make build"}, {"verbs/libibverbs.so.1", "make verbs"}, {"verbs/libgoroce.so", "make verbs"}, {"verbs/poll_cq", "make verbs"},
+	{"roce", "make build"}, {"verbs/libibverbs.so.1", "make verbs"}, {"verbs/libgoroce.so", "make verbs"},
+	{"verbs/poll_cq", "make verbs"},
 }
 
 // verbs compares programs on the verbs libraries with the project's own tools, and UCX on them with

@@ -23,7 +23,8 @@ func TestVerbsValues(t *testing.T) {
 		pair report.VerbsPair
 		want float64
 	}{
-		{bw, report.VerbsPair{}, 104.8576}, {bw, report.VerbsPair{Small: true}, 0.005240}, {lat, report.VerbsPair{Latency: true}, 3},
+		{bw, report.VerbsPair{}, 104.8576}, {bw, report.VerbsPair{Small: true}, 0.005240}, {lat,
+			report.VerbsPair{Latency: true}, 3},
 	} {
 		got, err := perftestValue(c.out, &c.pair)
 		require.NoError(t, err)
@@ -47,7 +48,9 @@ func TestVerbsValues(t *testing.T) {
 
 // A note is one line, whatever a program prints.
 func TestLastLine(t *testing.T) {
-	for out, want := range map[string]string{"": "", "\n\n": "", "a table\nof lines\n  Failed status 12 \n\n": "Failed status 12", strings.Repeat("x", 1000): strings.Repeat("x", 200)} {
+	for out, want := range map[string]string{"": "", "\n\n": "",
+		"a table\nof lines\n  Failed status 12 \n\n": "Failed status 12",
+		strings.Repeat("x", 1000):                    strings.Repeat("x", 200)} {
 		require.Equal(t, want, lastLine(out))
 	}
 }
@@ -75,7 +78,8 @@ func TestVerbsRound(t *testing.T) {
 	require.NoError(t, x.round())
 	require.InDelta(t, 0.95, x.c.Value(report.XOwn), 1e-9)
 	broken := errors.New("status 12")
-	for _, f := range []*comparison{{ours: value(0, broken), with: value(1, nil)}, {ours: value(1, nil), with: value(0, broken)}} {
+	for _, f := range []*comparison{{ours: value(0, broken), with: value(1, nil)}, {ours: value(1, nil),
+		with: value(0, broken)}} {
 		require.ErrorIs(t, f.round(), broken)
 		require.Empty(t, f.c.Figures)
 	}

@@ -139,19 +139,27 @@ func TestNonsense(t *testing.T) {
 	require.Contains(t, k.ok("qp pd=1 type=rc send_cq=4 recv_cq=4"), "ok id=5 qpn=0x")
 	for _, line := range []string{
 		"", "   ", "nothing", "\x00\xff\xfe",
-		"buf", "buf len=", "buf len=-1", "buf len=99999999999999999999", "buf len=1048577", "buf len=0xffffffffffffffff",
-		"mr", "mr pd=2 buf=1 access=1", "mr pd=1 buf=2", "mr pd=1 buf=2 access=1 off=1 len=4096", "mr pd=1 buf=2 access=1 off=18446744073709551615 len=2", "mr pd=1 buf=2 access=0xffffffff",
-		"rereg mr=1", "rereg mr=3 buf=7", "rereg mr=3 pd=9", "mw pd=1 type=3", "mw pd=1", "bind_mw1 mw=1",
-		"cq", "cq cqe=0xffffffffffffffff", "cq cqe=0", "resize_cq cq=4", "resize_cq cq=5 cqe=3", "notify cq=4", "notify", "wait_cq cq=4", "wait_cq cq=1",
-		"srq pd=4", "srq pd=1 max_wr=99999999999", "modify_srq srq=1", "ah pd=1", "ah pd=1 dgid=zebra sgid_index=0", "ah pd=1 dgid=::1", "ah pd=1 dgid=::ffff:10.0.0.1 sgid_index=77",
-		"qp", "qp pd=1 type=xx send_cq=4 recv_cq=4", "qp pd=1 type=rc send_cq=4 recv_cq=1", "qp pd=1 type=rc send_cq=4 recv_cq=4 max_send_wr=99999999999",
-		"modify qp=5 state=999", "modify qp=5 state=3", "modify qp=5 path_mtu=256", "modify qp=5 dgid=x", "modify qp=1 state=1", "query qp=1",
-		"post_send", "post_send qp=5", "post_send qp=5 opcode=77", "post_send qp=5 opcode=2 sge=3:0", "post_send qp=5 opcode=2 sge=9:0:1", "post_send qp=5 opcode=2 sge=3:0:99999999999",
-		"post_send qp=5 opcode=8 mw=1 mr=3", "post_send qp=5 opcode=2 ah=3", "post_send qp=5 opcode=2",
-		"post_recv qp=1", "post_recv qp=5 sge=x", "post_recv srq=5", "post_recv qp=5 count=18446744073709551615",
-		"poll", "poll cq=1", "poll cq=4 max=x", "fill buf=2", "fill buf=2 len=4097 seed=1", "fill buf=2 len=1 seed=1 off=4096", "check buf=3 len=1 seed=1",
-		"write buf=2 hex=0", "write buf=2 hex=zz", "write buf=2 off=4095 hex=0000", "read buf=2 len=4097", "read buf=2 len=65537", "read buf=1 len=1",
-		"free pd=2", "free pd=77", "free pd=1", "free cq=4", "free zebra=1", "free pd", "open",
+		"buf", "buf len=", "buf len=-1", "buf len=99999999999999999999", "buf len=1048577",
+		"buf len=0xffffffffffffffff", "mr", "mr pd=2 buf=1 access=1", "mr pd=1 buf=2",
+		"mr pd=1 buf=2 access=1 off=1 len=4096", "mr pd=1 buf=2 access=1 off=18446744073709551615 len=2",
+		"mr pd=1 buf=2 access=0xffffffff", "rereg mr=1", "rereg mr=3 buf=7", "rereg mr=3 pd=9",
+		"mw pd=1 type=3", "mw pd=1", "bind_mw1 mw=1", "cq", "cq cqe=0xffffffffffffffff", "cq cqe=0",
+		"resize_cq cq=4", "resize_cq cq=5 cqe=3", "notify cq=4", "notify", "wait_cq cq=4", "wait_cq cq=1",
+		"srq pd=4", "srq pd=1 max_wr=99999999999", "modify_srq srq=1", "ah pd=1",
+		"ah pd=1 dgid=zebra sgid_index=0", "ah pd=1 dgid=::1", "ah pd=1 dgid=::ffff:10.0.0.1 sgid_index=77",
+		"qp", "qp pd=1 type=xx send_cq=4 recv_cq=4", "qp pd=1 type=rc send_cq=4 recv_cq=1",
+		"qp pd=1 type=rc send_cq=4 recv_cq=4 max_send_wr=99999999999",
+		"modify qp=5 state=999", "modify qp=5 state=3", "modify qp=5 path_mtu=256", "modify qp=5 dgid=x",
+		"modify qp=1 state=1", "query qp=1", "post_send", "post_send qp=5", "post_send qp=5 opcode=77",
+		"post_send qp=5 opcode=2 sge=3:0", "post_send qp=5 opcode=2 sge=9:0:1",
+		"post_send qp=5 opcode=2 sge=3:0:99999999999", "post_send qp=5 opcode=8 mw=1 mr=3",
+		"post_send qp=5 opcode=2 ah=3", "post_send qp=5 opcode=2", "post_recv qp=1", "post_recv qp=5 sge=x",
+		"post_recv srq=5", "post_recv qp=5 count=18446744073709551615",
+		"poll", "poll cq=1", "poll cq=4 max=x", "fill buf=2", "fill buf=2 len=4097 seed=1",
+		"fill buf=2 len=1 seed=1 off=4096", "check buf=3 len=1 seed=1",
+		"write buf=2 hex=0", "write buf=2 hex=zz", "write buf=2 off=4095 hex=0000", "read buf=2 len=4097",
+		"read buf=2 len=65537", "read buf=1 len=1", "free pd=2", "free pd=77", "free pd=1", "free cq=4",
+		"free zebra=1", "free pd", "open",
 	} {
 		answer := k.say(line)
 		require.True(t, strings.HasPrefix(answer, "err "), "%q: %q", line, answer)
@@ -185,7 +193,8 @@ func TestLimits(t *testing.T) {
 	other.ok("hello version=1 client=a")
 	third := talk(t, addr)
 	require.Contains(t, third.say("hello version=1 client=a"), "err 11 more than 2 sessions")
-	require.Equal(t, "", other.say("pd "+strings.Repeat("x", peer.AgentMaxLine)), "a line longer than any ends the session")
+	require.Equal(t, "", other.say("pd "+strings.Repeat("x", peer.AgentMaxLine)),
+		"a line longer than any ends the session")
 }
 
 // Connections that say nothing, or half a line, keep no client out. Each one above the bound ends

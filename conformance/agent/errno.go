@@ -55,7 +55,8 @@ func errnoOf(err error) syscall.Errno {
 		return emsgsize
 	case errors.Is(err, verbs.ErrInvalidOpcode):
 		return eopnotsupp
-	case errors.Is(err, verbs.ErrInvalidAttr), errors.Is(err, verbs.ErrInvalidState), errors.Is(err, verbs.ErrTooManySGE), errors.Is(err, verbs.ErrInlineTooLarge):
+	case errors.Is(err, verbs.ErrInvalidAttr), errors.Is(err, verbs.ErrInvalidState),
+		errors.Is(err, verbs.ErrTooManySGE), errors.Is(err, verbs.ErrInlineTooLarge):
 		return einval
 	case errors.Is(err, context.DeadlineExceeded):
 		return etimedout

@@ -6,7 +6,8 @@ import (
 	"github.com/goroce/goroce/conformance/peer"
 )
 
-var memoryCommands = map[string]func(*session) error{"fill": (*session).fill, "check": (*session).check, "write": (*session).write, "read": (*session).read}
+var memoryCommands = map[string]func(*session) error{"fill": (*session).fill, "check": (*session).check,
+	"write": (*session).write, "read": (*session).read}
 
 // maxRead is how many bytes can be read at a time.
 const maxRead = 65536

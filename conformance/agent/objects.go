@@ -50,8 +50,9 @@ func (s *session) add(o any, err error) error {
 }
 
 var objectCommands = map[string]func(*session) error{
-	"pd": (*session).pd, "buf": (*session).buf, "mr": (*session).mr, "rereg": (*session).rereg, "mw": (*session).mw, "bind_mw1": (*session).bindMW1,
-	"cq": (*session).cq, "resize_cq": (*session).resizeCQ, "notify": (*session).notify, "wait_cq": (*session).waitCQ,
+	"pd": (*session).pd, "buf": (*session).buf, "mr": (*session).mr, "rereg": (*session).rereg,
+	"mw": (*session).mw, "bind_mw1": (*session).bindMW1, "cq": (*session).cq,
+	"resize_cq": (*session).resizeCQ, "notify": (*session).notify, "wait_cq": (*session).waitCQ,
 	"srq": (*session).srq, "modify_srq": (*session).modifySRQ, "ah": (*session).ah, "free": (*session).freeOne,
 	"gids": (*session).gids, "counters": (*session).counters, "events": (*session).events,
 }
@@ -70,8 +71,9 @@ func (s *session) open() error {
 	a, p := s.dev().Attr(), s.dev().Port()
 	const active = 4 // IBV_PORT_ACTIVE
 	s.say("dev=%s active_mtu=%d state=%d max_qp=%d max_qp_wr=%d max_sge=%d max_cqe=%d max_mr_size=%d max_qp_rd_atom=%d max_qp_init_rd_atom=%d"+
-		" max_srq_wr=%d max_mw=%d max_msg_sz=%d gid_tbl_len=%d", s.srv.cfg.Name, p.ActiveMTU, active, a.MaxQP, a.MaxQPWR, a.MaxSGE, a.MaxCQE, a.MaxMRBytes,
-		a.MaxQPRdAtomic, a.MaxQPInitAtomic, a.MaxSRQWR, a.MaxMW, a.MaxMsgBytes, p.GIDs)
+		" max_srq_wr=%d max_mw=%d max_msg_sz=%d gid_tbl_len=%d", s.srv.cfg.Name, p.ActiveMTU, active, a.MaxQP,
+		a.MaxQPWR, a.MaxSGE, a.MaxCQE, a.MaxMRBytes, a.MaxQPRdAtomic, a.MaxQPInitAtomic, a.MaxSRQWR, a.MaxMW,
+		a.MaxMsgBytes, p.GIDs)
 	ex := uint64(0)
 	if a.FlushGlobal {
 		ex |= 1 << 38 // IB_UVERBS_DEVICE_FLUSH_GLOBAL
@@ -357,11 +359,14 @@ func (s *session) counters() error {
 		name string
 		n    uint64
 	}{
-		{"sent_pkts", c.SentPkts}, {"rcvd_pkts", c.RcvdPkts}, {"duplicate_request", c.DuplicateRequest}, {"out_of_seq_request", c.OutOfSeqRequest},
-		{"rcvd_rnr_err", c.RcvdRNRErr}, {"send_rnr_err", c.SendRNRErr}, {"rcvd_seq_err", c.RcvdSeqErr}, {"retry_exceeded_err", c.RetryExceededErr},
-		{"retry_rnr_exceeded_err", c.RetryRNRExceededErr}, {"completer_retry_err", c.CompleterRetryErr}, {"rdma_sends", c.RDMASends}, {"rdma_recvs", c.RDMARecvs},
-		{"timeouts", c.Timeouts}, {"loss_probes", c.LossProbes}, {"implied_naks", c.ImpliedNAKs}, {"sent_seq_naks", c.SentSeqNAKs}, {"icrc_errors", c.DropICRC},
-		{"ce_marked", c.CEMarkedPkts}, {"cnps_sent", c.CNPsSent}, {"cnps_handled", c.CNPsHandled},
+		{"sent_pkts", c.SentPkts}, {"rcvd_pkts", c.RcvdPkts}, {"duplicate_request", c.DuplicateRequest},
+		{"out_of_seq_request", c.OutOfSeqRequest}, {"rcvd_rnr_err", c.RcvdRNRErr}, {"send_rnr_err",
+			c.SendRNRErr}, {"rcvd_seq_err", c.RcvdSeqErr}, {"retry_exceeded_err", c.RetryExceededErr},
+		{"retry_rnr_exceeded_err", c.RetryRNRExceededErr}, {"completer_retry_err", c.CompleterRetryErr},
+		{"rdma_sends", c.RDMASends}, {"rdma_recvs", c.RDMARecvs}, {"timeouts", c.Timeouts},
+		{"loss_probes", c.LossProbes}, {"implied_naks", c.ImpliedNAKs}, {"sent_seq_naks", c.SentSeqNAKs},
+		{"icrc_errors", c.DropICRC}, {"ce_marked", c.CEMarkedPkts}, {"cnps_sent", c.CNPsSent},
+		{"cnps_handled", c.CNPsHandled},
 	} {
 		s.say("%s=%d", x.name, x.n)
 	}

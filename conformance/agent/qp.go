@@ -7,7 +7,8 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-var qpCommands = map[string]func(*session) error{"qp": (*session).qp, "modify": (*session).modify, "query": (*session).query}
+var qpCommands = map[string]func(*session) error{"qp": (*session).qp, "modify": (*session).modify,
+	"query": (*session).query}
 
 func (s *session) qp() error {
 	pd, send, recv := object[*verbs.PD](s, "pd"), object[*queue](s, "send_cq"), object[*queue](s, "recv_cq")
@@ -98,7 +99,8 @@ func (s *session) query() error {
 	}
 	s.say("state=%d path_mtu=%d qkey=0x%x rq_psn=0x%x sq_psn=0x%x dest_qpn=0x%x access=0x%x max_rd_atomic=%d max_dest_rd_atomic=%d"+
 		" min_rnr_timer=%d timeout=%d retry_cnt=%d rnr_retry=%d sq_draining=%d dgid=%s sgid_index=%d tclass=%d",
-		int(a.State), uint8(a.PathMTU), uint32(a.QKey), uint32(a.RQPSN), uint32(a.SQPSN), uint32(a.DestQPN), uint32(a.Access), a.MaxRdAtomic, a.MaxDestRdAtomic,
-		uint8(a.MinRNRTimer), uint8(a.Timeout), a.RetryCnt, a.RNRRetry, draining, netip.AddrFrom16(a.AV.DGID), a.AV.SGIDIndex, a.AV.TrafficClass)
+		int(a.State), uint8(a.PathMTU), uint32(a.QKey), uint32(a.RQPSN), uint32(a.SQPSN), uint32(a.DestQPN),
+		uint32(a.Access), a.MaxRdAtomic, a.MaxDestRdAtomic, uint8(a.MinRNRTimer), uint8(a.Timeout),
+		a.RetryCnt, a.RNRRetry, draining, netip.AddrFrom16(a.AV.DGID), a.AV.SGIDIndex, a.AV.TrafficClass)
 	return nil
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-var workCommands = map[string]func(*session) error{"post_send": (*session).postSend, "post_recv": (*session).postRecv, "poll": (*session).poll}
+var workCommands = map[string]func(*session) error{"post_send": (*session).postSend,
+	"post_recv": (*session).postRecv, "poll": (*session).poll}
 
 const (
 	maxSGEs = 32
@@ -56,11 +57,13 @@ func (s *session) postSend() error {
 	}
 	rkey, length := s.num("rkey", 0), s.num("len", 0)
 	wr := verbs.SendWR{
-		ID: s.num("wr_id", 0), Opcode: code, Flags: verbs.SendFlags(s.num("flags", uint64(peer.FlagSignaled))), SGList: s.sges(),
+		ID: s.num("wr_id", 0), Opcode: code,
+		Flags: verbs.SendFlags(s.num("flags", uint64(peer.FlagSignaled))), SGList: s.sges(),
 		Imm: uint32(s.num("imm", 0)), InvalidateKey: ib.RKey(s.num("inv_rkey", 0)),
-		RemoteAddr: s.num("remote_addr", 0), RKey: ib.RKey(rkey), CompareAdd: s.num("compare_add", 0), Swap: s.num("swap", 0),
-		FlushLength: uint32(length), FlushType: ib.FETH(s.num("plt", 1) | s.num("sel", 0)<<4),
-		RemoteQPN: ib.QPN(s.num("remote_qpn", 0)), RemoteQKey: ib.QKey(s.num("remote_qkey", 0)), AH: optional[*verbs.AH](s, "ah"),
+		RemoteAddr: s.num("remote_addr", 0), RKey: ib.RKey(rkey), CompareAdd: s.num("compare_add", 0),
+		Swap: s.num("swap", 0), FlushLength: uint32(length), FlushType: ib.FETH(s.num("plt", 1) | s.num("sel", 0)<<4),
+		RemoteQPN: ib.QPN(s.num("remote_qpn", 0)), RemoteQKey: ib.QKey(s.num("remote_qkey", 0)),
+		AH: optional[*verbs.AH](s, "ah"),
 	}
 	binary.LittleEndian.PutUint64(wr.AtomicWriteVal[:], s.num("value", 0))
 	if code == verbs.WRBindMW {
@@ -129,7 +132,8 @@ func (s *session) poll() error {
 		if int(w.Flags)&peer.WCFlagInv != 0 {
 			imm = uint32(w.InvKey)
 		}
-		s.say("wc=%d,%d,%d,%d,%d,0x%x,0x%x,%d,0x%x", w.ID, int(w.Status), int(w.Opcode), w.VendorErr, w.ByteLen, uint32(w.QPN), uint32(w.SrcQP), int(w.Flags), imm)
+		s.say("wc=%d,%d,%d,%d,%d,0x%x,0x%x,%d,0x%x", w.ID, int(w.Status), int(w.Opcode), w.VendorErr,
+			w.ByteLen, uint32(w.QPN), uint32(w.SrcQP), int(w.Flags), imm)
 	}
 	return nil
 }

@@ -32,18 +32,22 @@ const (
 func callScenes() []Scene {
 	const staleConnection = 10
 	lost := func(name string, attr uint16, ends uint16, want [2][]string) Scene {
-		return Scene{Name: "lost " + name, Fault: "the " + name + " of RDMA-CM is dropped", Want: want, call: &call{attr: attr, kind: wire.Drop, port: listenPort, ends: ends}}
+		return Scene{Name: "lost " + name, Fault: "the " + name + " of RDMA-CM is dropped", Want: want,
+			call: &call{attr: attr, kind: wire.Drop, port: listenPort, ends: ends}}
 	}
 	return []Scene{
-		{Name: "clean call", Fault: "none: RDMA-CM connects, two pings, and it hangs up", Want: ends("", ""), call: &call{port: listenPort, ends: wire.CMDREP}},
+		{Name: "clean call", Fault: "none: RDMA-CM connects, two pings, and it hangs up", Want: ends("", ""),
+			call: &call{port: listenPort, ends: wire.CMDREP}},
 		lost("REQ", wire.CMREQ, wire.CMDREP, ends("cm-lost", "")),
 		lost("REP", wire.CMREP, wire.CMDREP, both("cm-lost")),
 		lost("RTU", wire.CMRTU, wire.CMDREP, both("cm-lost")),
 		lost("DREQ", wire.CMDREQ, wire.CMDREP, ends("cm-lost", "")),
 		lost("DREP", wire.CMDREP, wire.CMDREP, both("cm-lost")),
-		{Name: "nobody listens", Fault: "RDMA-CM calls a port where nobody listens", Want: both("cm-rejected"), call: &call{attr: wire.CMREJ, kind: wire.Observe, port: nobodysPort}},
-		{Name: "stale connection", Fault: "the reason of a REJ is changed to \"stale connection\" on the way", Want: ends("stale-connection", "cm-rejected"),
-			call: &call{attr: wire.CMREJ, kind: wire.Rewrite, port: nobodysPort, edit: func(p *wire.Packet) { p.SetRejectReason(staleConnection) }}},
+		{Name: "nobody listens", Fault: "RDMA-CM calls a port where nobody listens",
+			Want: both("cm-rejected"), call: &call{attr: wire.CMREJ, kind: wire.Observe, port: nobodysPort}},
+		{Name: "stale connection", Fault: "the reason of a REJ is changed to \"stale connection\" on the way",
+			Want: ends("stale-connection", "cm-rejected"), call: &call{attr: wire.CMREJ, kind: wire.Rewrite,
+				port: nobodysPort, edit: func(p *wire.Packet) { p.SetRejectReason(staleConnection) }}},
 	}
 }
 
@@ -66,7 +70,8 @@ func (t *take) dial(ctx context.Context, c *call, hosts [2]matrix.Host) error {
 	}
 	last := t.rule(&wire.Rule{Match: t.cm(c.ends), Kind: wire.Observe, Times: -1})
 	at := hosts[1].Addr(peer.V4)
-	server, err := matrix.Start(ctx, hosts[1], "rping", "-s", "-P", "-v", "-a", at, "-p", listenPort, "-S", "64", "-C", "2")
+	server, err := matrix.Start(ctx, hosts[1], "rping", "-s", "-P", "-v", "-a", at, "-p", listenPort, "-S",
+		"64", "-C", "2")
 	if err != nil {
 		return err
 	}
@@ -98,7 +103,8 @@ func (t *take) dial(ctx context.Context, c *call, hosts [2]matrix.Host) error {
 
 // ping calls the server, and hangs up.
 func ping(ctx context.Context, hosts [2]matrix.Host, port string) error {
-	client, err := matrix.Start(ctx, hosts[0], "rping", "-c", "-v", "-a", hosts[1].Addr(peer.V4), "-p", port, "-S", "64", "-C", "2")
+	client, err := matrix.Start(ctx, hosts[0], "rping", "-c", "-v", "-a", hosts[1].Addr(peer.V4), "-p", port,
+		"-S", "64", "-C", "2")
 	if err != nil {
 		return err
 	}

@@ -66,8 +66,9 @@ func TestTable(t *testing.T) {
 // The judge finds what is missing, what is at the wrong packet, and what nobody has injected.
 func TestJudge(t *testing.T) {
 	r := &Record{
-		Want:     [2][]string{{"lost-request"}, {"lost-request"}},
-		Injected: []Injected{{What: "drop", Opcode: wire.OpWriteMiddle, PSN: 7, At: [2]Place{{Frames: []int{4}}, {Next: 5}}}},
+		Want: [2][]string{{"lost-request"}, {"lost-request"}},
+		Injected: []Injected{{What: "drop", Opcode: wire.OpWriteMiddle, PSN: 7,
+			At: [2]Place{{Frames: []int{4}}, {Next: 5}}}},
 	}
 	f := func(k analyse.Kind, psn int, frame int, or ...analyse.Kind) *analyse.Finding {
 		x := &analyse.Finding{Kind: k, Or: or, Frames: []int{frame, 9}}
@@ -79,15 +80,17 @@ func TestJudge(t *testing.T) {
 		found []*analyse.Finding
 		wrong int
 	}{
-		"right":                    {AtRequester, []*analyse.Finding{f(analyse.LostRequest, 7, 4)}, 0},
-		"right, among others":      {AtRequester, []*analyse.Finding{f(analyse.LateAck, 7, 4, analyse.LostRequest)}, 0},
-		"the next one":             {AtResponder, []*analyse.Finding{f(analyse.LostRequest, 7, 5)}, 0},
-		"nothing":                  {AtRequester, nil, 1},
-		"wrong kind":               {AtRequester, []*analyse.Finding{f(analyse.LostAck, 7, 4)}, 2},
-		"wrong packet":             {AtRequester, []*analyse.Finding{f(analyse.LostRequest, 7, 5)}, 2},
-		"wrong PSN":                {AtRequester, []*analyse.Finding{f(analyse.LostRequest, 8, 4)}, 2},
-		"twice":                    {AtRequester, []*analyse.Finding{f(analyse.LostRequest, 7, 4), f(analyse.LostRequest, 7, 4)}, 1},
-		"one that nobody injected": {AtRequester, []*analyse.Finding{f(analyse.LostRequest, 7, 4), f(analyse.RNR, 9, 8)}, 1},
+		"right":               {AtRequester, []*analyse.Finding{f(analyse.LostRequest, 7, 4)}, 0},
+		"right, among others": {AtRequester, []*analyse.Finding{f(analyse.LateAck, 7, 4, analyse.LostRequest)}, 0},
+		"the next one":        {AtResponder, []*analyse.Finding{f(analyse.LostRequest, 7, 5)}, 0},
+		"nothing":             {AtRequester, nil, 1},
+		"wrong kind":          {AtRequester, []*analyse.Finding{f(analyse.LostAck, 7, 4)}, 2},
+		"wrong packet":        {AtRequester, []*analyse.Finding{f(analyse.LostRequest, 7, 5)}, 2},
+		"wrong PSN":           {AtRequester, []*analyse.Finding{f(analyse.LostRequest, 8, 4)}, 2},
+		"twice": {AtRequester,
+			[]*analyse.Finding{f(analyse.LostRequest, 7, 4), f(analyse.LostRequest, 7, 4)}, 1},
+		"one that nobody injected": {AtRequester,
+			[]*analyse.Finding{f(analyse.LostRequest, 7, 4), f(analyse.RNR, 9, 8)}, 1},
 	} {
 		require.Len(t, r.Judge(c.view, &analyse.Report{Findings: c.found}).Wrong, c.wrong, name)
 	}
@@ -96,11 +99,13 @@ func TestJudge(t *testing.T) {
 // What nobody can know is not wanted.
 func TestSees(t *testing.T) {
 	drop := func(op uint8, psn uint32, next Place) *Injected {
-		return &Injected{What: "drop", Opcode: op, PSN: psn, Sender: AtRequester, At: [2]Place{{Frames: []int{1}}, next}}
+		return &Injected{What: "drop", Opcode: op, PSN: psn, Sender: AtRequester,
+			At: [2]Place{{Frames: []int{1}}, next}}
 	}
 	require.True(t, drop(wire.OpWriteMiddle, 7, Place{}).sees(AtRequester, 0))
 	require.True(t, drop(wire.OpWriteMiddle, 7, Place{Next: 2, NextPSN: 8}).sees(AtResponder, 0))
-	require.False(t, drop(wire.OpWriteOnly, 7, Place{Next: 2, NextPSN: 7}).sees(AtResponder, 0), "it comes, and that is all")
+	require.False(t, drop(wire.OpWriteOnly, 7, Place{Next: 2, NextPSN: 7}).sees(AtResponder, 0),
+		"it comes, and that is all")
 	require.False(t, drop(wire.OpWriteOnly, 7, Place{}).sees(AtResponder, 0))
 	require.False(t, drop(wire.OpUDSendOnly, 0, Place{Next: 2}).sees(AtResponder, wire.CMREQ))
 	require.True(t, drop(wire.OpUDSendOnly, 0, Place{Next: 2}).sees(AtResponder, wire.CMRTU))

@@ -1,5 +1,4 @@
-// Package captures makes captures with faults in them, and judges what roce/analyse says of
-// them.
+// Package captures makes captures with faults in them, and judges what roce/analyse says of them.
 //
 // # Scenes
 //

@@ -38,7 +38,8 @@ func (r *Record) Judge(view int, rep *analyse.Report) *Verdict {
 		v.Found = append(v.Found, fmt.Sprintf("%s@%d", kindsOf(f), f.Frames[0]))
 	}
 	for _, want := range r.Want[view] {
-		i := slices.IndexFunc(left, func(f *analyse.Finding) bool { return f.Has(analyse.Kind(want)) && r.explains(view, f) })
+		i := slices.IndexFunc(left,
+			func(f *analyse.Finding) bool { return f.Has(analyse.Kind(want)) && r.explains(view, f) })
 		if i < 0 {
 			v.Wrong = append(v.Wrong, fmt.Sprintf("%s is not found at the right packet (%s)", want, r.places(view)))
 			continue
@@ -46,7 +47,8 @@ func (r *Record) Judge(view int, rep *analyse.Report) *Verdict {
 		left = slices.Delete(left, i, i+1)
 	}
 	for _, f := range left {
-		v.Wrong = append(v.Wrong, fmt.Sprintf("nobody has injected %s in packet %d: %s", kindsOf(f), f.Frames[0], f.Text))
+		v.Wrong = append(v.Wrong,
+			fmt.Sprintf("nobody has injected %s in packet %d: %s", kindsOf(f), f.Frames[0], f.Text))
 	}
 	return v
 }
@@ -60,21 +62,24 @@ func kindsOf(f *analyse.Finding) string {
 }
 
 // wholeHost are kinds that are about a host or a path, and no one PSN.
-var wholeHost = []analyse.Kind{analyse.PeerGone, analyse.ICRCRewritten, analyse.CMLost, analyse.CMRejected, analyse.StaleConnection, analyse.CreditsExhausted, analyse.RateCut}
+var wholeHost = []analyse.Kind{analyse.PeerGone, analyse.ICRCRewritten, analyse.CMLost, analyse.CMRejected,
+	analyse.StaleConnection, analyse.CreditsExhausted, analyse.RateCut}
 
 // explains reports whether a finding is at a packet that something was done to.
 func (r *Record) explains(view int, f *analyse.Finding) bool {
 	first, psn := f.Frames[0], uint32(f.PSN)
 	for _, x := range r.Injected {
 		at := x.At[view]
-		if overtook := len(at.Frames) > 0 && at.Next != 0; overtook && view == x.Sender && first == at.Next && psn == at.NextPSN {
+		if overtook := len(at.Frames) > 0 && at.Next != 0; overtook && view == x.Sender && first == at.Next &&
+			psn == at.NextPSN {
 			return true // it is what the other side could not take
 		}
 		if !slices.Contains(wholeHost, f.Kind) && x.PSN != psn {
 			continue
 		}
 		switch {
-		case slices.Contains(at.Frames, first), first == at.Asked, first == at.Again, len(at.Frames) == 0 && first == at.Next:
+		case slices.Contains(at.Frames, first), first == at.Asked, first == at.Again,
+			len(at.Frames) == 0 && first == at.Next:
 			return true
 		}
 	}

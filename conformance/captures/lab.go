@@ -54,7 +54,8 @@ func NewStage(l *lab.Lab, guests []*hosts.RXE, pair [2]int, bin string) (*Stage,
 			}
 			var d *peer.Goroce
 			err := x.at.Do(func() (err error) {
-				d, err = peer.NewGoroce(peer.GorocePlace{Addr4: x.at.Addr4, Addr6: x.at.Addr6, PortName: x.at.Name, RxeFlush: sides[1-i].rxe != nil, Tuning: sc.tuning()})
+				d, err = peer.NewGoroce(peer.GorocePlace{Addr4: x.at.Addr4, Addr6: x.at.Addr6,
+					PortName: x.at.Name, RxeFlush: sides[1-i].rxe != nil, Tuning: sc.tuning()})
 				return err
 			})
 			if err != nil {

@@ -10,30 +10,49 @@ import (
 // down is the one that must not be answered well.
 func mistakeScenes() []Scene {
 	return []Scene{
-		{Name: "no receive", Fault: "a SEND comes before the receive is posted", Want: both("rnr"), play: warm(playRNR)},
-		{Name: "no receive ever", Fault: "a SEND, and no receive is ever posted", Want: both("rnr", "rnr-retry-exceeded"), link: func(l *link) { l.rnrRetry = shortRun }, play: warm(playRNRExceeded)},
-		{Name: "wrong key", Fault: "a WRITE with another generation of the key", Want: both("remote-access"), play: mistake(peer.RemAccessErr, func(t *take) peer.SendWR {
-			w := t.write(short)
-			w.RKey ^= 0x5a
-			return w
-		})},
-		{Name: "beyond the end", Fault: "a READ beyond the end of the region", Want: both("remote-access"), play: mistake(peer.RemAccessErr, func(t *take) peer.SendWR {
-			w := t.read(short)
-			w.RemoteAddr = t.ends[1].mr.Addr() + arenaBytes - short + 1
-			return w
-		})},
-		{Name: "misaligned atomic", Fault: "the address of a FETCH_ADD is made odd on the way", Want: both("invalid-request"), play: warm(playMisaligned)},
-		{Name: "receive key wrong", Fault: "the receive that a SEND meets has a wrong key", Want: both("remote-operational"), play: warm(playRemoteOp)},
-		{Name: "nothing arrives", Fault: "a WRITE ONLY is dropped for ever", Want: ends("retry-exceeded", ""), link: soon, play: dropped(func(t *take) (wire.Match, peer.SendWR) { return t.request(0), t.write(short) })},
-		{Name: "no ACK arrives", Fault: "the ACK of a WRITE ONLY is dropped for ever", Want: [2][]string{{"retry-exceeded"}, {"lost-ack", "retry-exceeded"}}, link: soon, play: dropped(func(t *take) (wire.Match, peer.SendWR) { return t.answer(0), t.write(short) })},
-		{Name: "peer gone", Fault: "from some time on nothing of the responder comes through; two queue pairs ask", Want: [2][]string{{"retry-exceeded", "retry-exceeded", "peer-gone"}, {"lost-ack", "lost-ack", "retry-exceeded", "retry-exceeded"}}, link: soon, play: playPeerGone},
-		{Name: "path MTUs differ", Fault: "the requester has a path MTU of 1024, the responder one of 512", Want: both("mtu-mismatch"), link: func(l *link) { l.mtu = [2]int{1024, 512} }, tune: split, play: mistake(peer.RemInvReqErr, func(t *take) peer.SendWR { return t.write(long) })},
-		{Name: "path MTU blackhole", Fault: "packets of more than 600 bytes are dropped for ever", Want: [2][]string{{"pmtu-blackhole", "retry-exceeded"}, nil}, link: func(l *link) { soon(l); l.mtu = [2]int{1024, 1024} }, tune: split, play: dropped(func(t *take) (wire.Match, peer.SendWR) {
-			m := t.request(0)
-			m.AnyPSN, m.Func = true, func(p *wire.Packet) bool { return len(p.Frame) > 600 }
-			return m, t.write(long)
-		})},
-		{Name: "no credits", Fault: "SENDs, of which but the first has a receive, with end-to-end credits", Want: both("credits-exhausted", "rnr"), tune: func(t *transport.Tuning) { t.EndToEndCredits = true }, play: playCredits,
+		{Name: "no receive", Fault: "a SEND comes before the receive is posted", Want: both("rnr"),
+			play: warm(playRNR)},
+		{Name: "no receive ever", Fault: "a SEND, and no receive is ever posted",
+			Want: both("rnr", "rnr-retry-exceeded"), link: func(l *link) { l.rnrRetry = shortRun },
+			play: warm(playRNRExceeded)},
+		{Name: "wrong key", Fault: "a WRITE with another generation of the key", Want: both("remote-access"),
+			play: mistake(peer.RemAccessErr, func(t *take) peer.SendWR {
+				w := t.write(short)
+				w.RKey ^= 0x5a
+				return w
+			})},
+		{Name: "beyond the end", Fault: "a READ beyond the end of the region", Want: both("remote-access"),
+			play: mistake(peer.RemAccessErr, func(t *take) peer.SendWR {
+				w := t.read(short)
+				w.RemoteAddr = t.ends[1].mr.Addr() + arenaBytes - short + 1
+				return w
+			})},
+		{Name: "misaligned atomic", Fault: "the address of a FETCH_ADD is made odd on the way",
+			Want: both("invalid-request"), play: warm(playMisaligned)},
+		{Name: "receive key wrong", Fault: "the receive that a SEND meets has a wrong key",
+			Want: both("remote-operational"), play: warm(playRemoteOp)},
+		{Name: "nothing arrives", Fault: "a WRITE ONLY is dropped for ever", Want: ends("retry-exceeded", ""),
+			link: soon, play: dropped(func(t *take) (wire.Match, peer.SendWR) { return t.request(0), t.write(short) })},
+		{Name: "no ACK arrives", Fault: "the ACK of a WRITE ONLY is dropped for ever",
+			Want: [2][]string{{"retry-exceeded"}, {"lost-ack", "retry-exceeded"}}, link: soon,
+			play: dropped(func(t *take) (wire.Match, peer.SendWR) { return t.answer(0), t.write(short) })},
+		{Name: "peer gone", Fault: "from some time on nothing of the responder comes through; two queue pairs ask",
+			Want: [2][]string{{"retry-exceeded", "retry-exceeded", "peer-gone"}, {"lost-ack", "lost-ack",
+				"retry-exceeded", "retry-exceeded"}}, link: soon, play: playPeerGone},
+		{Name: "path MTUs differ", Fault: "the requester has a path MTU of 1024, the responder one of 512",
+			Want: both("mtu-mismatch"), link: func(l *link) { l.mtu = [2]int{1024, 512} }, tune: split,
+			play: mistake(peer.RemInvReqErr, func(t *take) peer.SendWR { return t.write(long) })},
+		{Name: "path MTU blackhole", Fault: "packets of more than 600 bytes are dropped for ever", Want: [2][]string{
+			{"pmtu-blackhole", "retry-exceeded"}, nil,
+		}, link: func(l *link) { soon(l); l.mtu = [2]int{1024, 1024} }, tune: split,
+			play: dropped(func(t *take) (wire.Match, peer.SendWR) {
+				m := t.request(0)
+				m.AnyPSN, m.Func = true, func(p *wire.Packet) bool { return len(p.Frame) > 600 }
+				return m, t.write(long)
+			})},
+		{Name: "no credits", Fault: "SENDs, of which but the first has a receive, with end-to-end credits",
+			Want: both("credits-exhausted", "rnr"),
+			tune: func(t *transport.Tuning) { t.EndToEndCredits = true }, play: playCredits,
 			Lacks: func(rxe [2]bool) string {
 				if rxe[1] {
 					return "rxe grants no end-to-end credits"
@@ -96,7 +115,9 @@ func playRNRExceeded(t *take) {
 
 func playMisaligned(t *take) {
 	const vaLow = 7 // the last byte of the address
-	r := t.rule(&wire.Rule{Match: t.request(0), Kind: wire.Rewrite, Edit: func(p *wire.Packet) { p.Body()[vaLow] |= 4 }})
+	r := t.rule(&wire.Rule{
+		Match: t.request(0), Kind: wire.Rewrite, Edit: func(p *wire.Packet) { p.Body()[vaLow] |= 4 },
+	})
 	t.fails(peer.RemInvReqErr, t.atomic())
 	t.hit(r, 1)
 }

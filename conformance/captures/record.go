@@ -103,9 +103,11 @@ func injected(v *wire.Views, told func(*wire.Rule) bool) (all []Injected, seen [
 		if !told(a.Rule) {
 			continue
 		}
-		x := Injected{What: a.Rule.Kind.String(), Opcode: a.Pkt.Opcode, QPN: a.Pkt.QPN, PSN: a.Pkt.PSN, Sender: a.Sender}
+		x := Injected{What: a.Rule.Kind.String(), Opcode: a.Pkt.Opcode, QPN: a.Pkt.QPN, PSN: a.Pkt.PSN,
+			Sender: a.Sender}
 		for i := range x.At {
-			x.At[i] = Place{Frames: a.Frames[i], Next: a.Next[i], NextPSN: a.NextPSN[i], Asked: asked(shots[i][:a.Before[i]], a.Pkt)}
+			x.At[i] = Place{Frames: a.Frames[i], Next: a.Next[i], NextPSN: a.NextPSN[i],
+				Asked: asked(shots[i][:a.Before[i]], a.Pkt)}
 			x.At[i].Again = again(shots[i], a, i)
 		}
 		cm, _, _ := a.Pkt.CM()
@@ -130,9 +132,11 @@ func again(shots []wire.Shot, a *wire.Act, view int) int {
 		}
 		got, t, isCM := p.CM()
 		switch {
-		case cm && isCM && t == tid && i >= a.Before[view]+len(a.Frames[view]) && (got == attr && len(a.Frames[view]) > 0 || got == asks[attr]):
+		case cm && isCM && t == tid && i >= a.Before[view]+len(a.Frames[view]) &&
+			(got == attr && len(a.Frames[view]) > 0 || got == asks[attr]):
 			return i + 1
-		case !cm && a.Rule.Kind == wire.Duplicate && wire.IsResponse(p.Opcode) && p.Src == a.Pkt.Dst && p.PSN == a.Pkt.PSN:
+		case !cm && a.Rule.Kind == wire.Duplicate && wire.IsResponse(p.Opcode) && p.Src == a.Pkt.Dst &&
+			p.PSN == a.Pkt.PSN:
 			if answers++; answers == 2 {
 				return i + 1
 			}
@@ -142,7 +146,8 @@ func again(shots []wire.Shot, a *wire.Act, view int) int {
 }
 
 // asks are the messages that others answer.
-var asks = map[uint16]uint16{wire.CMREP: wire.CMREQ, wire.CMREJ: wire.CMREQ, wire.CMRTU: wire.CMREP, wire.CMDREP: wire.CMDREQ}
+var asks = map[uint16]uint16{wire.CMREP: wire.CMREQ, wire.CMREJ: wire.CMREQ, wire.CMRTU: wire.CMREP,
+	wire.CMDREP: wire.CMDREQ}
 
 // asked returns the number of the last frame that a packet answers, 0 if it is no answer.
 func asked(before []wire.Shot, answer *wire.Packet) int {

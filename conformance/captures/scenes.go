@@ -19,43 +19,66 @@ func Scenes() []Scene {
 func lossScenes() []Scene {
 	return []Scene{
 		{Name: "clean", Fault: "none: every operation", Want: ends("", ""), play: playClean},
-		{Name: "lost request", Fault: "a WRITE MIDDLE is dropped", Want: both("lost-request"), play: onRequest(wire.Drop, 3, writes(long))},
-		{Name: "lost request twice", Fault: "a WRITE MIDDLE is dropped, and again when it is sent again", Want: both("lost-request", "lost-request"), play: warm(playLostTwice)},
-		{Name: "lost last request", Fault: "the WRITE LAST is dropped: no later packet tells", Want: both("lost-request"), link: timer, play: onRequest(wire.Drop, packets-1, writes(long))},
-		{Name: "lost lone request", Fault: "a WRITE ONLY is dropped", Want: ends("lost-request", ""), link: timer, play: onRequest(wire.Drop, 0, writes(short))},
-		{Name: "lost READ request", Fault: "a READ REQUEST is dropped, a WRITE follows", Want: both("lost-read-request"), link: timer, play: onRequest(wire.Drop, 0, func(t *take) []peer.SendWR {
-			return []peer.SendWR{t.read(long), t.write(short)}
-		})},
-		{Name: "lost READ response", Fault: "a READ RESPONSE MIDDLE is dropped", Want: both("lost-read-response"), link: timer, play: onAnswer(wire.Drop, 3, reads(long))},
-		{Name: "lost last READ response", Fault: "the READ RESPONSE LAST is dropped", Want: both("lost-read-response"), link: timer, play: onAnswer(wire.Drop, packets-1, reads(long))},
-		{Name: "lost ACK", Fault: "the ACK of a WRITE is dropped", Want: both("lost-ack"), link: timer, play: onAnswer(wire.Drop, packets-1, writes(long))},
-		{Name: "lost atomic ACK", Fault: "the answer to a FETCH_ADD is dropped", Want: both("lost-atomic-ack"), link: timer, play: onAnswer(wire.Drop, 0, atomics)},
-		{Name: "lost in the host", Fault: "a WRITE MIDDLE reaches the responder's host and is lost there", Want: ends("lost-request", "slow-receiver"), play: onRequest(wire.Swallow, 3, writes(long))},
-		{Name: "lost on UC", Fault: "a WRITE MIDDLE of UC is dropped", Want: ends("", "uc-lost"), link: func(l *link) { l.typ = peer.UC }, play: playUC},
-		{Name: "lost on UD", Fault: "a datagram is dropped", Want: ends("", "ud-lost"), link: func(l *link) { l.typ = peer.UD }, play: playUD},
+		{Name: "lost request", Fault: "a WRITE MIDDLE is dropped", Want: both("lost-request"),
+			play: onRequest(wire.Drop, 3, writes(long))},
+		{Name: "lost request twice", Fault: "a WRITE MIDDLE is dropped, and again when it is sent again",
+			Want: both("lost-request", "lost-request"), play: warm(playLostTwice)},
+		{Name: "lost last request", Fault: "the WRITE LAST is dropped: no later packet tells",
+			Want: both("lost-request"), link: timer, play: onRequest(wire.Drop, packets-1, writes(long))},
+		{Name: "lost lone request", Fault: "a WRITE ONLY is dropped", Want: ends("lost-request", ""),
+			link: timer, play: onRequest(wire.Drop, 0, writes(short))},
+		{Name: "lost READ request", Fault: "a READ REQUEST is dropped, a WRITE follows",
+			Want: both("lost-read-request"), link: timer, play: onRequest(wire.Drop, 0, func(t *take) []peer.SendWR {
+				return []peer.SendWR{t.read(long), t.write(short)}
+			})},
+		{Name: "lost READ response", Fault: "a READ RESPONSE MIDDLE is dropped",
+			Want: both("lost-read-response"), link: timer, play: onAnswer(wire.Drop, 3, reads(long))},
+		{Name: "lost last READ response", Fault: "the READ RESPONSE LAST is dropped",
+			Want: both("lost-read-response"), link: timer, play: onAnswer(wire.Drop, packets-1, reads(long))},
+		{Name: "lost ACK", Fault: "the ACK of a WRITE is dropped", Want: both("lost-ack"), link: timer,
+			play: onAnswer(wire.Drop, packets-1, writes(long))},
+		{Name: "lost atomic ACK", Fault: "the answer to a FETCH_ADD is dropped",
+			Want: both("lost-atomic-ack"), link: timer, play: onAnswer(wire.Drop, 0, atomics)},
+		{Name: "lost in the host", Fault: "a WRITE MIDDLE reaches the responder's host and is lost there",
+			Want: ends("lost-request", "slow-receiver"), play: onRequest(wire.Swallow, 3, writes(long))},
+		{Name: "lost on UC", Fault: "a WRITE MIDDLE of UC is dropped", Want: ends("", "uc-lost"),
+			link: func(l *link) { l.typ = peer.UC }, play: playUC},
+		{Name: "lost on UD", Fault: "a datagram is dropped", Want: ends("", "ud-lost"),
+			link: func(l *link) { l.typ = peer.UD }, play: playUD},
 	}
 }
 
 // oddScenes do to packets what is no loss.
 func oddScenes() []Scene {
 	return []Scene{
-		{Name: "doubled request", Fault: "a WRITE MIDDLE comes twice", Want: ends("", "duplicate-request"), play: onRequest(wire.Duplicate, 3, writes(long))},
-		{Name: "doubled READ request", Fault: "a READ REQUEST comes twice", Want: ends("duplicate-request", "duplicate-request"), play: onRequest(wire.Duplicate, 0, reads(long))},
-		{Name: "doubled ACK", Fault: "an ACK comes twice", Want: ends("duplicate-ack", ""), play: onAnswer(wire.Duplicate, packets-1, writes(long))},
-		{Name: "doubled READ response", Fault: "a READ RESPONSE MIDDLE comes twice", Want: ends("duplicate-ack", ""), play: onAnswer(wire.Duplicate, 3, reads(long))},
-		{Name: "overtaken request", Fault: "a WRITE MIDDLE is overtaken by the next", Want: both("reordered"), play: onRequest(wire.Hold, 3, writes(long))},
-		{Name: "overtaken READ response", Fault: "a READ RESPONSE MIDDLE is overtaken by the next", Want: ends("reordered", "lost-read-response"), link: timer, play: onAnswer(wire.Hold, 3, reads(long))},
-		{Name: "damaged request", Fault: "a bit of a WRITE MIDDLE is flipped", Want: ends("lost-request", "corrupt"), play: onRequest(wire.Corrupt, 3, writes(long))},
-		{Name: "damaged READ response", Fault: "a bit of a READ RESPONSE MIDDLE is flipped", Want: ends("corrupt", "lost-read-response"), link: timer, play: onAnswer(wire.Corrupt, 3, reads(long))},
-		{Name: "rewritten", Fault: "a bit of every packet of the requester is flipped, as NAT does to addresses", Want: ends("retry-exceeded", "icrc-rewritten"), link: soon, play: playRewritten},
-		{Name: "marked", Fault: "a switch marks a WRITE MIDDLE", Want: ends("", "ce-marked"), play: onRequest(wire.MarkCE, 3, writes(long)),
+		{Name: "doubled request", Fault: "a WRITE MIDDLE comes twice", Want: ends("", "duplicate-request"),
+			play: onRequest(wire.Duplicate, 3, writes(long))},
+		{Name: "doubled READ request", Fault: "a READ REQUEST comes twice",
+			Want: ends("duplicate-request", "duplicate-request"), play: onRequest(wire.Duplicate, 0, reads(long))},
+		{Name: "doubled ACK", Fault: "an ACK comes twice", Want: ends("duplicate-ack", ""),
+			play: onAnswer(wire.Duplicate, packets-1, writes(long))},
+		{Name: "doubled READ response", Fault: "a READ RESPONSE MIDDLE comes twice",
+			Want: ends("duplicate-ack", ""), play: onAnswer(wire.Duplicate, 3, reads(long))},
+		{Name: "overtaken request", Fault: "a WRITE MIDDLE is overtaken by the next", Want: both("reordered"),
+			play: onRequest(wire.Hold, 3, writes(long))},
+		{Name: "overtaken READ response", Fault: "a READ RESPONSE MIDDLE is overtaken by the next",
+			Want: ends("reordered", "lost-read-response"), link: timer, play: onAnswer(wire.Hold, 3, reads(long))},
+		{Name: "damaged request", Fault: "a bit of a WRITE MIDDLE is flipped",
+			Want: ends("lost-request", "corrupt"), play: onRequest(wire.Corrupt, 3, writes(long))},
+		{Name: "damaged READ response", Fault: "a bit of a READ RESPONSE MIDDLE is flipped",
+			Want: ends("corrupt", "lost-read-response"), link: timer, play: onAnswer(wire.Corrupt, 3, reads(long))},
+		{Name: "rewritten", Fault: "a bit of every packet of the requester is flipped, as NAT does to addresses",
+			Want: ends("retry-exceeded", "icrc-rewritten"), link: soon, play: playRewritten},
+		{Name: "marked", Fault: "a switch marks a WRITE MIDDLE", Want: ends("", "ce-marked"),
+			play: onRequest(wire.MarkCE, 3, writes(long)),
 			Lacks: func(rxe [2]bool) string {
 				if !rxe[1] {
 					return "goroce answers with CNPs: the next scene"
 				}
 				return ""
 			}},
-		{Name: "marked with CNPs", Fault: "a switch marks a WRITE MIDDLE, DCQCN is on", Want: [2][]string{{"rate-cut"}, {"ce-marked", "rate-cut"}},
+		{Name: "marked with CNPs", Fault: "a switch marks a WRITE MIDDLE, DCQCN is on",
+			Want: [2][]string{{"rate-cut"}, {"ce-marked", "rate-cut"}},
 			tune: func(t *transport.Tuning) { t.Congestion.Algorithm = cc.DCQCNPaper }, play: warm(playCNP),
 			Lacks: func(rxe [2]bool) string {
 				if rxe[1] {
@@ -63,7 +86,8 @@ func oddScenes() []Scene {
 				}
 				return ""
 			}},
-		{Name: "late ACK", Fault: "an ACK is held for longer than the requester waits", Want: ends("late-ack", "lost-ack"), link: timer, play: warm(playLateACK)},
+		{Name: "late ACK", Fault: "an ACK is held for longer than the requester waits",
+			Want: ends("late-ack", "lost-ack"), link: timer, play: warm(playLateACK)},
 	}
 }
 

@@ -31,7 +31,8 @@ func Table(w io.Writer, dir string) (all, wrong int, err error) {
 		}
 		at[r.Scene][p] = r
 	}
-	slices.SortFunc(pairs, func(a, b pairing) int { return strings.Compare(b.requester+b.responder, a.requester+a.responder) })
+	slices.SortFunc(pairs,
+		func(a, b pairing) int { return strings.Compare(b.requester+b.responder, a.requester+a.responder) })
 	fmt.Fprint(w, head)
 	columns := []string{"injected", "capture at the"}
 	for _, p := range pairs {

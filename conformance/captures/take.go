@@ -111,7 +111,8 @@ func (t *take) pair(l link, psn uint32) (qps [2]peer.QP, err error) {
 	for i := range qps {
 		c := peer.Conn{
 			Family: peer.V4, Remote: t.addrs[1-i], RemoteQPN: qps[1-i].QPN(), MTU: l.mtu[i], SQPSN: psn, RQPSN: rspPSN0,
-			Timeout: l.timeout, RetryCnt: l.retry, RNRRetry: l.rnrRetry, MinRNRTimer: 12, MaxRdAtomic: 4, MaxDestRdAtomic: 4,
+			Timeout: l.timeout, RetryCnt: l.retry, RNRRetry: l.rnrRetry, MinRNRTimer: 12, MaxRdAtomic: 4,
+			MaxDestRdAtomic: 4,
 		}
 		if i == AtResponder {
 			c.SQPSN, c.RQPSN = c.RQPSN, c.SQPSN
@@ -141,8 +142,8 @@ func (t *take) count(size int) uint32 {
 func (t *take) wr(op peer.Opcode, size int) peer.SendWR {
 	t.id++
 	req, rsp := t.ends[0], t.ends[1]
-	w := peer.SendWR{ID: t.id, Op: op, Flags: peer.FlagSignaled, RemoteAddr: rsp.mr.Addr() + dataAt, RKey: rsp.mr.RKey(),
-		SGL: []peer.SGE{{MR: req.mr, Off: dataAt, Len: size}}}
+	w := peer.SendWR{ID: t.id, Op: op, Flags: peer.FlagSignaled, RemoteAddr: rsp.mr.Addr() + dataAt,
+		RKey: rsp.mr.RKey(), SGL: []peer.SGE{{MR: req.mr, Off: dataAt, Len: size}}}
 	switch {
 	case op == peer.OpFetchAdd:
 		w.SGL[0] = peer.SGE{MR: req.mr, Off: atomicAt, Len: 8}
@@ -199,7 +200,9 @@ func (t *take) fails(want peer.Status, w peer.SendWR) {
 func (t *take) recv(n, size int) {
 	for range n {
 		t.id++
-		peer.Must(t.ends[1].qp.PostRecv(peer.RecvWR{ID: t.id, SGL: []peer.SGE{{MR: t.ends[1].mr, Off: recvAt, Len: size}}}))
+		peer.Must(t.ends[1].qp.PostRecv(peer.RecvWR{
+			ID: t.id, SGL: []peer.SGE{{MR: t.ends[1].mr, Off: recvAt, Len: size}},
+		}))
 	}
 }
 
@@ -250,7 +253,8 @@ func (t *take) request(n uint32) wire.Match { return t.packet(0, (t.psn+n)&psnMa
 func (t *take) answer(n uint32) wire.Match  { return t.packet(1, (t.psn+n)&psnMask) }
 
 func (t *take) packet(from int, psn uint32) wire.Match {
-	return wire.Match{From: t.ports[from], Src: t.addrs[from], Dst: t.addrs[1-from], QPN: t.ends[1-from].qp.QPN(), PSN: psn}
+	return wire.Match{From: t.ports[from], Src: t.addrs[from], Dst: t.addrs[1-from],
+		QPN: t.ends[1-from].qp.QPN(), PSN: psn}
 }
 
 // mark writes a packet down as the one that the scene is about: it is itself the mistake.

@@ -31,7 +31,8 @@ func (o *Options) capture(env *matrix.Env) func(context.Context, string) error {
 		if err := env.Capture(ctx, path); err != nil {
 			return err
 		}
-		row := matrix.Row{Kernel: env.Kernel, Group: group, Op: "roce explain", Role: "requester", Link: env.Link, Authority: "of these checks: in a capture of what went well nothing is found"}
+		row := matrix.Row{Kernel: env.Kernel, Group: group, Op: "roce explain", Role: "requester",
+			Link: env.Link, Authority: "of these checks: in a capture of what went well nothing is found"}
 		if !o.wants(row) {
 			return nil
 		}
@@ -80,5 +81,6 @@ func quiet(path string, env *matrix.Env) (string, error) {
 	if r.Packets == 0 {
 		errs = append(errs, errors.New("no packet was captured"))
 	}
-	return strings.TrimSpace(fmt.Sprintf("%d packets on %d connections", r.Packets, len(r.Connections))), errors.Join(errs...)
+	return strings.TrimSpace(fmt.Sprintf("%d packets on %d connections", r.Packets, len(r.Connections))),
+		errors.Join(errs...)
 }

@@ -118,14 +118,18 @@ func (f Feature) Brief() string {
 
 // The features, in the order of reports.
 const (
-	featSend, featWrite, featRead, featAtomic, featNewer = "RC SEND", "RC WRITE", "RC READ", "Atomics", "ATOMIC WRITE, FLUSH"
-	featUC, featUD, featErrors, featLoss, featKeys       = "UC", "UD", "Errors", "Loss, NAKs, retries", "Keys, protection"
-	featFormat, featStates, featCM, featECN, featReact   = "Packet formats", "States", "RDMA-CM", "Congestion", "Reactions"
-	featOther                                            = "Other"
+	featSend, featWrite, featRead, featAtomic, featNewer = "RC SEND", "RC WRITE", "RC READ", "Atomics",
+		"ATOMIC WRITE, FLUSH"
+	featUC, featUD, featErrors, featLoss, featKeys = "UC", "UD", "Errors", "Loss, NAKs, retries",
+		"Keys, protection"
+	featFormat, featStates, featCM, featECN, featReact = "Packet formats", "States", "RDMA-CM",
+		"Congestion", "Reactions"
+	featOther = "Other"
 )
 
 var features = []string{
-	featSend, featWrite, featRead, featAtomic, featNewer, featUC, featUD, featErrors, featLoss, featKeys, featFormat, featStates, featCM, featECN, featReact, featOther,
+	featSend, featWrite, featRead, featAtomic, featNewer, featUC, featUD, featErrors, featLoss, featKeys,
+	featFormat, featStates, featCM, featECN, featReact, featOther,
 }
 
 // tagged says which feature a drill is about: the first line one of whose tags it has.
@@ -140,9 +144,11 @@ var tagged = []struct {
 	{featNewer, []string{"flush", "atomic_write"}},
 	{featAtomic, []string{"atomic"}},
 	{featKeys, []string{"keys", "rights", "range", "window", "invalidate", "pkey", "qkey", "attack"}},
-	{featFormat, []string{"lengths", "opcode", "pad", "icrc", "version", "reserved", "migreq", "grh", "mtu", "ipv6", "drop"}},
+	{featFormat,
+		[]string{"lengths", "opcode", "pad", "icrc", "version", "reserved", "migreq", "grh", "mtu", "ipv6", "drop"}},
 	{featStates, []string{"states"}},
-	{featLoss, []string{"duplicate", "nak", "sequence", "psn", "timeout", "retry", "rnr", "order", "depth", "credits", "ack"}},
+	{featLoss,
+		[]string{"duplicate", "nak", "sequence", "psn", "timeout", "retry", "rnr", "order", "depth", "credits", "ack"}},
 	{featRead, []string{"read"}},
 	{featWrite, []string{"write"}},
 	{featSend, []string{"send", "requester", "responder"}}, // what is about each operation
@@ -239,15 +245,18 @@ func featuresOf(rows []matrix.Row) (list []Feature) {
 		}
 		return len(features)
 	}
-	slices.SortFunc(list, func(a, b Feature) int { return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(list,
+		func(a, b Feature) int { return cmp.Or(cmp.Compare(place(a), place(b)), cmp.Compare(a.Name, b.Name)) })
 	return list
 }
 
 // Document makes the document of a run.
 func (r *Result) Document() *Document {
 	d := &Document{
-		Format: documentFormat, Made: time.Now().UTC().Truncate(time.Second), Version: version(), Peer: r.Peer, Profile: string(r.Profile), Note: r.Note, Link: r.Link,
-		Here: r.Here, There: r.There, Only: r.Only, Quick: r.Quick, Seed: r.Seed, Seconds: r.Took.Seconds(), Rows: r.Report.Rows(),
+		Format: documentFormat, Made: time.Now().UTC().Truncate(time.Second), Version: version(),
+		Peer: r.Peer, Profile: string(r.Profile), Note: r.Note, Link: r.Link,
+		Here: r.Here, There: r.There, Only: r.Only, Quick: r.Quick, Seed: r.Seed, Seconds: r.Took.Seconds(),
+		Rows: r.Report.Rows(),
 	}
 	if r.Cut != nil {
 		d.Cut = r.Cut.Error()
@@ -288,7 +297,8 @@ func (d *Document) lossy() (n int) {
 // Warning is what to know before a failure is believed; empty if there is nothing.
 func (d *Document) Warning() string {
 	if n := d.lossy(); n > 0 {
-		return fmt.Sprintf("Packets got lost in %s of UC and UD. A row that failed may have lost one, too, and drills send each packet once: use a way that loses nothing.", report.NumberOf(n, "row"))
+		return fmt.Sprintf("Packets got lost in %s of UC and UD. A row that failed may have lost one, too, and drills send each packet once: use a way that loses nothing.",
+			report.NumberOf(n, "row"))
 	}
 	return ""
 }
@@ -323,7 +333,8 @@ func ReadDocument(r io.Reader) (*Document, error) {
 		return nil, fmt.Errorf("this is no JSON file of roce conform: %w", err)
 	}
 	if d.Format != documentFormat {
-		return nil, fmt.Errorf("the format is %d, and this program reads %d: make the file anew with --json", d.Format, documentFormat)
+		return nil, fmt.Errorf("the format is %d, and this program reads %d: make the file anew with --json",
+			d.Format, documentFormat)
 	}
 	if len(d.Rows) == 0 {
 		return nil, errors.New("it has no rows")
@@ -349,8 +360,9 @@ func (d *Document) printable() {
 	}
 	for i := range d.Rows {
 		row := &d.Rows[i]
-		texts = append(texts, &row.Kernel, &row.Op, &row.Role, &row.Link, &row.Family, &row.Fault, &row.Detail, &row.Retried, &row.Authority, &row.Group,
-			&row.Deviates, &row.Expected, &row.Came, &row.Known, &row.Ladder, &row.Feature, &row.Title, &row.Script, &row.Packets)
+		texts = append(texts, &row.Kernel, &row.Op, &row.Role, &row.Link, &row.Family, &row.Fault,
+			&row.Detail, &row.Retried, &row.Authority, &row.Group, &row.Deviates, &row.Expected, &row.Came,
+			&row.Known, &row.Ladder, &row.Feature, &row.Title, &row.Script, &row.Packets)
 	}
 	for _, s := range texts {
 		*s = peer.Printable(*s)
@@ -383,10 +395,12 @@ func (d *Document) Differences() (list []*Difference) {
 		if row.Deviates != "" {
 			what, more = row.Deviates, ""
 		}
-		key := strings.Join([]string{string(row.Result), row.Group, row.Op, row.Role, numbers.ReplaceAllString(what, "N")}, "\x00")
+		key := strings.Join(
+			[]string{string(row.Result), row.Group, row.Op, row.Role, numbers.ReplaceAllString(what, "N")}, "\x00")
 		x := at[key]
 		if x == nil {
-			x = &Difference{Feature: featureOf(row), Profile: d.Profile, Row: row, What: what, More: strings.TrimSpace(more), Known: row.Deviates != ""}
+			x = &Difference{Feature: featureOf(row), Profile: d.Profile, Row: row, What: what,
+				More: strings.TrimSpace(more), Known: row.Deviates != ""}
 			at[key] = x
 			list = append(list, x)
 		}

@@ -47,7 +47,8 @@ func (o *Options) drillRows(kernel, link string) (rows []matrix.Row) {
 		if o.Quick && len(o.Drills) == 0 && i%quickDrills != 0 {
 			continue
 		}
-		row := matrix.Row{Kernel: kernel, Group: drillsGroup, Op: d.Name, Role: "peer", Link: link, Authority: authorities(d), Feature: featureOfDrill(d), Title: d.Title}
+		row := matrix.Row{Kernel: kernel, Group: drillsGroup, Op: d.Name, Role: "peer", Link: link,
+			Authority: authorities(d), Feature: featureOfDrill(d), Title: d.Title}
 		if len(o.Drills) > 0 {
 			row.Script = filepath.Base(d.File)
 		}
@@ -226,7 +227,8 @@ func (k *keeper) keepDatagrams(row matrix.Row, packets []drill.Datagram) matrix.
 			if d.Sent {
 				head = wirelink.SentHeaders
 			}
-			if err := w.Packet(k.sw.Start().Add(d.At).UnixNano(), d.Sent, head(d.Src, d.Dst, d.SrcPort, d.TOS, d.Payload), d.Payload); err != nil {
+			if err := w.Packet(k.sw.Start().Add(d.At).UnixNano(), d.Sent,
+				head(d.Src, d.Dst, d.SrcPort, d.TOS, d.Payload), d.Payload); err != nil {
 				return err
 			}
 		}

@@ -42,22 +42,35 @@ func TestUselessAgents(t *testing.T) {
 		token string
 		want  string
 	}{
-		"nobody listens":          {closed.Addr().String(), "", "connection refused"},
-		"no token":                {good, "", "the token is wrong"},
-		"another version":         {meddler{good, replaced("hello", constant("ok version=2 agent=x\n")), nil}.start(t), "sesame", "speaks version 2 of the protocol, and this program 1"},
-		"a refusal of versions":   {meddler{good, replaced("hello", constant("err 71 this agent speaks version 7\n")), nil}.start(t), "sesame", "version 7"},
-		"older than the greeting": {meddler{good, replaced("hello", constant("err 38 no command hello\n")), nil}.start(t), "sesame", "older"},
-		"another protocol":        {meddler{good, replaced("hello", constant("220 mail.example.org ESMTP\n")), nil}.start(t), "sesame", "220 mail"},
-		"hangs up":                {meddler{good, replaced("hello", constant("")), nil}.start(t), "sesame", "has hung up"},
-		"an endless line":         {meddler{good, replaced("hello", constant(strings.Repeat("x", 1<<19)+"\n")), nil}.start(t), "sesame", "longer than"},
-		"no device":               {meddler{good, replaced("open", constant("err 19 device: No such device\n")), nil}.start(t), "sesame", "No such device"},
+		"nobody listens": {closed.Addr().String(), "", "connection refused"},
+		"no token":       {good, "", "the token is wrong"},
+		"another version": {meddler{good, replaced("hello", constant("ok version=2 agent=x\n")), nil}.start(t),
+			"sesame", "speaks version 2 of the protocol, and this program 1"},
+		"a refusal of versions": {meddler{
+			good, replaced("hello", constant("err 71 this agent speaks version 7\n")), nil,
+		}.start(t), "sesame", "version 7"},
+		"older than the greeting": {meddler{
+			good, replaced("hello", constant("err 38 no command hello\n")), nil,
+		}.start(t), "sesame", "older"},
+		"another protocol": {meddler{
+			good, replaced("hello", constant("220 mail.example.org ESMTP\n")), nil,
+		}.start(t), "sesame", "220 mail"},
+		"hangs up": {meddler{good, replaced("hello", constant("")), nil}.start(t),
+			"sesame", "has hung up"},
+		"an endless line": {meddler{
+			good, replaced("hello", constant(strings.Repeat("x", 1<<19)+"\n")), nil,
+		}.start(t), "sesame", "longer than"},
+		"no device": {meddler{
+			good, replaced("open", constant("err 19 device: No such device\n")), nil,
+		}.start(t), "sesame", "No such device"},
 		"no GID": {meddler{good, func(request, answer string) string {
 			if strings.HasPrefix(request, "gids") {
 				return "ok g=0,other,fe80::1 g=x,v2,::1 g=1,v2,zebra g=2,v2,::\n"
 			}
 			return answer
 		}, nil}.start(t), "sesame", "no RoCE v2 GID"},
-		"silence": {meddler{good, nil, func(r string) bool { return strings.HasPrefix(r, "gids") }}.start(t), "sesame", "no answer in"},
+		"silence": {meddler{good, nil, func(r string) bool { return strings.HasPrefix(r, "gids") }}.start(t),
+			"sesame", "no answer in"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := options(c.agent)
@@ -81,25 +94,33 @@ func TestLiars(t *testing.T) {
 		change  func(string) string
 		want    string
 	}{
-		"all is well":              {"check", constant("ok bad=-1\n"), ""},
-		"the first byte is wrong":  {"check", constant("ok bad=0\n"), "byte 0 of"},
-		"no number":                {"check", constant("ok bad=zebra\n"), "zebra"},
-		"no answer at all":         {"check", constant("ok\n"), "invalid syntax"},
-		"an error without number":  {"poll", constant("err\n"), `answer "err"`},
-		"too few fields":           {"poll", constant("ok wc=1,2,3\n"), `completion "1,2,3"`},
-		"fields that are none":     {"poll", constant("ok wc=a,b,c,d,e,f,g,h,i\n"), "completion"},
-		"another status":           {"poll", func(a string) string { return strings.Replace(a, ",0,", ",12,", 1) }, "RETRY_EXC_ERR"},
-		"another work request":     {"poll", constant("ok wc=99,0,0,0,0,0x1,0x1,0,0x0\n"), "want id"},
-		"more than was asked for":  {"poll", constant("ok" + strings.Repeat(" wc=99,0,0,0,0,0x1,0x1,0,0x0", 1000) + "\n"), "asked for"},
-		"another queue pair":       {"qp", func(a string) string { return regexp.MustCompile("qpn=0x[0-9a-f]+").ReplaceAllString(a, "qpn=0x2") }, ""},
-		"a number of 28 bits":      {"qp", func(a string) string { return strings.Replace(a, "qpn=0x", "qpn=0xff00000", 1) }, "24 bits"},
-		"no queue pair":            {"qp", constant("err 12 Cannot allocate memory\n"), "Cannot allocate memory"},
-		"a wrong key":              {"mr", func(a string) string { return regexp.MustCompile("rkey=0x[0-9a-f]+").ReplaceAllString(a, "rkey=0x77") }, "REM_ACCESS_ERR"},
-		"no key":                   {"mr", func(a string) string { return strings.Replace(a, "rkey=", "key=", 1) }, "rkey=none is no number of 32 bits"},
+		"all is well":             {"check", constant("ok bad=-1\n"), ""},
+		"the first byte is wrong": {"check", constant("ok bad=0\n"), "byte 0 of"},
+		"no number":               {"check", constant("ok bad=zebra\n"), "zebra"},
+		"no answer at all":        {"check", constant("ok\n"), "invalid syntax"},
+		"an error without number": {"poll", constant("err\n"), `answer "err"`},
+		"too few fields":          {"poll", constant("ok wc=1,2,3\n"), `completion "1,2,3"`},
+		"fields that are none":    {"poll", constant("ok wc=a,b,c,d,e,f,g,h,i\n"), "completion"},
+		"another status": {"poll",
+			func(a string) string { return strings.Replace(a, ",0,", ",12,", 1) }, "RETRY_EXC_ERR"},
+		"another work request": {"poll", constant("ok wc=99,0,0,0,0,0x1,0x1,0,0x0\n"), "want id"},
+		"more than was asked for": {"poll",
+			constant("ok" + strings.Repeat(" wc=99,0,0,0,0,0x1,0x1,0,0x0", 1000) + "\n"), "asked for"},
+		"another queue pair": {"qp",
+			func(a string) string { return regexp.MustCompile("qpn=0x[0-9a-f]+").ReplaceAllString(a, "qpn=0x2") }, ""},
+		"a number of 28 bits": {"qp",
+			func(a string) string { return strings.Replace(a, "qpn=0x", "qpn=0xff00000", 1) }, "24 bits"},
+		"no queue pair": {"qp", constant("err 12 Cannot allocate memory\n"), "Cannot allocate memory"},
+		"a wrong key": {"mr", func(a string) string {
+			return regexp.MustCompile("rkey=0x[0-9a-f]+").ReplaceAllString(a, "rkey=0x77")
+		}, "REM_ACCESS_ERR"},
+		"no key": {"mr", func(a string) string { return strings.Replace(a, "rkey=", "key=", 1) },
+			"rkey=none is no number of 32 bits"},
 		"another number of object": {"cq", constant("ok id=4000\n"), "no such object"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := options(meddler{good, replaced(c.command, c.change), nil}.start(t), "errors/success_send", "errors/success_write", "errors/success_read")
+			o := options(meddler{good, replaced(c.command, c.change), nil}.start(t), "errors/success_send",
+				"errors/success_write", "errors/success_read")
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			if name == "another queue pair" { // whose packets go nowhere, until the retries have run out

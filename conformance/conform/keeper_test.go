@@ -34,7 +34,8 @@ func acknowledgement(src, dst netip.Addr, id uint16) []byte {
 // packet has the one that its ICRC fits, and is not called corrupt; one that is corrupt is.
 func TestDrillsCapture(t *testing.T) {
 	here, peer := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
-	sent, came, corrupt := acknowledgement(here, peer, 0), acknowledgement(peer, here, 0x7a31), acknowledgement(peer, here, 0x7a32)
+	sent, came, corrupt := acknowledgement(here, peer, 0), acknowledgement(peer, here, 0x7a31),
+		acknowledgement(peer, here, 0x7a32)
 	corrupt[12] ^= 0x40
 	for name, c := range map[string]struct {
 		packets []drill.Datagram
@@ -44,8 +45,11 @@ func TestDrillsCapture(t *testing.T) {
 			{Sent: true, Src: here, Dst: peer, SrcPort: ib.UDPPort, Payload: sent},
 			{At: time.Millisecond, Src: peer, Dst: here, SrcPort: ib.UDPPort, Payload: came},
 		}, 0},
-		"damage":       {[]drill.Datagram{{Src: peer, Dst: here, SrcPort: ib.UDPPort, Payload: corrupt, BadICRC: true}}, 1},
-		"not a packet": {[]drill.Datagram{{Src: peer, Dst: here, SrcPort: ib.UDPPort, Payload: came[:5], BadICRC: true}}, 0},
+		"damage": {[]drill.Datagram{{Src: peer, Dst: here, SrcPort: ib.UDPPort, Payload: corrupt, BadICRC: true}},
+			1},
+		"not a packet": {[]drill.Datagram{
+			{Src: peer, Dst: here, SrcPort: ib.UDPPort, Payload: came[:5], BadICRC: true},
+		}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := &keeper{dir: t.TempDir(), sw: wire.New()}

@@ -19,8 +19,10 @@ const (
 
 // acts are what a rule did to a packet, in words.
 var acts = map[string]string{
-	"drop": "lost, on purpose", "swallow": "lost, on purpose", "duplicate": "doubled, on purpose", "reorder": "held back, on purpose", "release": "no longer held back",
-	"corrupt": "damaged, on purpose", "rewrite": "changed, on purpose", "mark-ce": "marked CE, on purpose", "inject": "made by the check",
+	"drop": "lost, on purpose", "swallow": "lost, on purpose", "duplicate": "doubled, on purpose",
+	"reorder": "held back, on purpose", "release": "no longer held back",
+	"corrupt": "damaged, on purpose", "rewrite": "changed, on purpose", "mark-ce": "marked CE, on purpose",
+	"inject": "made by the check",
 }
 
 // ladder draws the packets of a connection, with the two ends' names above.

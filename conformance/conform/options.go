@@ -116,7 +116,8 @@ func (o *Options) groups() []string {
 		return all
 	}
 	return slices.DeleteFunc(all, func(g string) bool {
-		return !slices.ContainsFunc(o.Only, func(only string) bool { return only == g || strings.HasPrefix(only, g+"/") })
+		return !slices.ContainsFunc(o.Only,
+			func(only string) bool { return only == g || strings.HasPrefix(only, g+"/") })
 	})
 }
 

@@ -69,7 +69,9 @@ func (o *Options) locals(ref *peer.Agent) (v4, v6 netip.Addr, err error) {
 		v6 = netip.Addr{}
 	}
 	if !v4.IsValid() && !v6.IsValid() {
-		return v4, v6, fmt.Errorf("conform: no address here reaches %s, which has %v and %v: name one of each family that both sides have", ref.Name(), ref.Addr(peer.V4), ref.Addr(peer.V6))
+		return v4, v6, fmt.Errorf(
+			"conform: no address here reaches %s, which has %v and %v: name one of each family that both sides have",
+			ref.Name(), ref.Addr(peer.V4), ref.Addr(peer.V6))
 	}
 	return v4, v6, nil
 }

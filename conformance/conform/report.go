@@ -52,10 +52,12 @@ func (d *Document) Summary() string {
 	s := fmt.Sprintf("%s: %d as specified", report.NumberOf(len(d.Features), "feature"), n[AsSpecified])
 	for _, v := range []Verdict{Differs, Fails, Unclear, NotTested} {
 		if n[v] > 0 {
-			s += fmt.Sprintf(", %d %s", n[v], map[Verdict]string{Differs: "with known differences", Fails: "with failures", Unclear: "inconclusive", NotTested: "not tested"}[v])
+			s += fmt.Sprintf(", %d %s", n[v], map[Verdict]string{Differs: "with known differences",
+				Fails: "with failures", Unclear: "inconclusive", NotTested: "not tested"}[v])
 		}
 	}
-	return s + fmt.Sprintf(". %s: %d passed, %d failed, %d skipped, %d inconclusive.", report.NumberOf(len(d.Rows), "check"), d.Passed, d.Failed, d.Skipped, d.Unclear)
+	return s + fmt.Sprintf(". %s: %d passed, %d failed, %d skipped, %d inconclusive.",
+		report.NumberOf(len(d.Rows), "check"), d.Passed, d.Failed, d.Skipped, d.Unclear)
 }
 
 // Fact is a line of what was tested.
@@ -80,12 +82,14 @@ func (d *Document) Facts() (list []Fact) {
 		if s.MTU > 0 {
 			mtu = fmt.Sprintf("path MTU up to %d", s.MTU)
 		}
-		return []string{named("device", s.Device), named("firmware", s.Firmware), named("kernel", s.Kernel), named("at", strings.Join(s.Addrs, " and ")), mtu, named("agent", s.Program),
+		return []string{named("device", s.Device), named("firmware", s.Firmware), named("kernel", s.Kernel),
+			named("at", strings.Join(s.Addrs, " and ")), mtu, named("agent", s.Program),
 			named("without", strings.Join(s.Lacks, " and "))}
 	}
 	add("Peer", append([]string{d.Peer}, side(d.There)...)...)
 	add("Against", append([]string{d.Here.Name}, append(side(d.Here), "link "+d.Link)...)...)
-	add("Made by", "roce conform, goroce "+d.Version, d.Made.Format("2006-01-02 15:04 UTC"), fmt.Sprintf("%.0f s", d.Seconds))
+	add("Made by", "roce conform, goroce "+d.Version, d.Made.Format("2006-01-02 15:04 UTC"),
+		fmt.Sprintf("%.0f s", d.Seconds))
 	only, how := "everything", ""
 	if len(d.Only) > 0 {
 		only = "only " + strings.Join(d.Only, ", ")
@@ -108,9 +112,11 @@ func (x *Difference) Again() string {
 		profile = " --profile " + string(p)
 	}
 	if x.Row.Script != "" {
-		return fmt.Sprintf("roce conform --agent HOST:PORT%s --drill '%s' --pcap-dir packets", profile, quoted(x.Row.Script))
+		return fmt.Sprintf("roce conform --agent HOST:PORT%s --drill '%s' --pcap-dir packets", profile,
+			quoted(x.Row.Script))
 	}
-	return fmt.Sprintf("roce conform --agent HOST:PORT%s --only '%s' --pcap-dir packets", profile, quoted(x.Row.Group+"/"+x.Row.Op+" as "+x.Row.Role))
+	return fmt.Sprintf("roce conform --agent HOST:PORT%s --only '%s' --pcap-dir packets", profile,
+		quoted(x.Row.Group+"/"+x.Row.Op+" as "+x.Row.Role))
 }
 
 // quoted is text for between single quotes.
@@ -160,7 +166,8 @@ func cut(s string) string {
 	if len(s) <= mostText {
 		return s
 	}
-	return strings.ToValidUTF8(s[:mostText], "") + fmt.Sprintf("\n(and %d bytes more, which the JSON file has)", len(s)-mostText)
+	return strings.ToValidUTF8(s[:mostText], "") +
+		fmt.Sprintf("\n(and %d bytes more, which the JSON file has)", len(s)-mostText)
 }
 
 // shown are the differences of a report, those that are failures or those that are known, and how
@@ -243,7 +250,8 @@ func WriteHTML(w io.Writer, docs ...*Document) error {
 	}{Title: "RoCE v2 conformance", Legend: legend}
 	names := map[string]bool{}
 	for i, d := range docs {
-		r := run{Document: d, ID: fmt.Sprintf("run%d", i+1), Skips: d.reasons(matrix.Skip), Unclears: d.reasons(matrix.Inconclusive), Numbers: d.measured()}
+		r := run{Document: d, ID: fmt.Sprintf("run%d", i+1), Skips: d.reasons(matrix.Skip),
+			Unclears: d.reasons(matrix.Inconclusive), Numbers: d.measured()}
 		r.Failures, r.MoreFails = d.shown(false)
 		r.Known, r.MoreKnown = d.shown(true)
 		page.Runs = append(page.Runs, r)
@@ -281,7 +289,8 @@ func WriteMarkdown(w io.Writer, docs ...*Document) error {
 func writeMatrix(b *strings.Builder, docs []*Document) {
 	var columns []string
 	for _, name := range features {
-		if slices.ContainsFunc(docs, func(d *Document) bool { return run{Document: d}.Cell(name).Verdict != NotTested }) {
+		if slices.ContainsFunc(docs,
+			func(d *Document) bool { return run{Document: d}.Cell(name).Verdict != NotTested }) {
 			columns = append(columns, name)
 		}
 	}
@@ -326,8 +335,10 @@ func (d *Document) markdown(b *strings.Builder) {
 		}
 		for i, x := range list {
 			fmt.Fprintf(b, "\n### %d. %s\n\n", i+1, md(x.Heading()))
-			fmt.Fprintf(b, "- check: %s, `%s` (%s)\n- authority: %s\n", md(x.Row.Group+" "+x.Row.Op+" as "+x.Row.Role), strings.ReplaceAll(x.Again(), "`", "'"), report.NumberOf(len(x.Rows), "row"), md(x.Row.Authority))
-			for _, f := range []Fact{{"difference", x.Brief()}, {"expected", x.Row.Expected}, {"came", x.Row.Came}, {"known", x.Row.Known}, {"packets", x.File()}} {
+			fmt.Fprintf(b, "- check: %s, `%s` (%s)\n- authority: %s\n", md(x.Row.Group+" "+x.Row.Op+" as "+x.Row.Role),
+				strings.ReplaceAll(x.Again(), "`", "'"), report.NumberOf(len(x.Rows), "row"), md(x.Row.Authority))
+			for _, f := range []Fact{{"difference", x.Brief()}, {"expected", x.Row.Expected},
+				{"came", x.Row.Came}, {"known", x.Row.Known}, {"packets", x.File()}} {
 				if f.Text != "" {
 					fmt.Fprintf(b, "- %s: %s\n", f.Name, md(f.Text))
 				}
@@ -376,4 +387,5 @@ func md(s string) string {
 	return marks.Replace(strings.Join(strings.Fields(s), " "))
 }
 
-var marks = strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "<", "&lt;", ">", "&gt;", "&", "&amp;", "|", `\|`, "#", `\#`, "~", `\~`, "@", "&#64;", "://", `\://`, "www.", `www\.`)
+var marks = strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "<", "&lt;", ">",
+	"&gt;", "&", "&amp;", "|", `\|`, "#", `\#`, "~", `\~`, "@", "&#64;", "://", `\://`, "www.", `www\.`)

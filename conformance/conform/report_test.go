@@ -21,22 +21,27 @@ const evil = "\"'><script>alert(1)</script><img src=x onerror=alert(1)> {{.}} ja
 // documentOf is a document all of whose texts that others have a say in are one text.
 func documentOf(text string) *Document {
 	row := func(r matrix.Result, group, op string) matrix.Row {
-		return matrix.Row{Kernel: text, Group: group, Op: op, Role: "requester", Link: "udp", Result: r, Detail: text, Authority: "IBTA 9.7", Retried: text}
+		return matrix.Row{Kernel: text, Group: group, Op: op, Role: "requester", Link: "udp", Result: r,
+			Detail: text, Authority: "IBTA 9.7", Retried: text}
 	}
 	d := &Document{
-		Format: documentFormat, Made: time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC), Version: "v0.1.0", Peer: text, Profile: "rxe", Note: text, Link: "udp", Seed: 1, Cut: text,
-		Here:  Side{Name: "goroce", Addrs: []string{"192.0.2.1"}, MTU: 4096},
-		There: Side{Name: text, Program: text, Device: text, Firmware: text, Kernel: text, Addrs: []string{text}, MTU: 1024, Lacks: []string{"FLUSH"}},
+		Format: documentFormat, Made: time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC), Version: "v0.1.0",
+		Peer: text, Profile: "rxe", Note: text, Link: "udp", Seed: 1, Cut: text,
+		Here: Side{Name: "goroce", Addrs: []string{"192.0.2.1"}, MTU: 4096},
+		There: Side{Name: text, Program: text, Device: text, Firmware: text, Kernel: text,
+			Addrs: []string{text}, MTU: 1024, Lacks: []string{"FLUSH"}},
 	}
 	failed := row(matrix.Fail, "drills", "x")
-	failed.Feature, failed.Title, failed.Expected, failed.Came, failed.Known, failed.Ladder, failed.Packets, failed.Fault = featLoss, text, text, text, text, text, text, text
+	failed.Feature, failed.Title, failed.Expected, failed.Came, failed.Known, failed.Ladder, failed.Packets,
+		failed.Fault = featLoss, text, text, text, text, text, text, text
 	known := row(matrix.Pass, "drills", "y")
 	known.Feature, known.Deviates = featKeys, text
 	measured := row(matrix.Pass, "micro", "NAK latency")
 	measured.Measured = map[string]float64{"nak_us": 12}
 	d.Rows = []matrix.Row{
-		failed, row(matrix.Fail, "faults", "rc SEND"), row(matrix.Fail, "faults", "rc SEND"), known, measured, row(matrix.Pass, "operations", "rc SEND"),
-		row(matrix.Skip, "operations", "rc FLUSH"), row(matrix.Inconclusive, "operations", "uc SEND"),
+		failed, row(matrix.Fail, "faults", "rc SEND"), row(matrix.Fail, "faults", "rc SEND"), known, measured,
+		row(matrix.Pass, "operations", "rc SEND"), row(matrix.Skip, "operations", "rc FLUSH"),
+		row(matrix.Inconclusive, "operations", "uc SEND"),
 	}
 	d.count()
 	return d
@@ -111,7 +116,9 @@ func TestPageIsAlone(t *testing.T) {
 	require.NotRegexp(t, `https?:|src=|url\(|@import|<script|<link|<form|<iframe`, p)
 	require.Contains(t, p, `content="default-src 'none'; style-src 'unsafe-inline'"`)
 	require.NotContains(t, p, "ZgotmplZ")
-	for _, want := range []string{"rxe0", "mlx5_0", "path MTU up to 1024", "IBTA 9.7", "2 rows", "nak_us 12", "Packets got lost in 1 row of UC and UD", "✗ 3 of 3", "✗ fails 3 of 3", "✓ as specified, ≠ differs as known", "≠ differs as known in 1 of 1", "? inconclusive", "– not tested",
+	for _, want := range []string{"rxe0", "mlx5_0", "path MTU up to 1024", "IBTA 9.7", "2 rows", "nak_us 12",
+		"Packets got lost in 1 row of UC and UD", "✗ 3 of 3", "✗ fails 3 of 3", "✓ as specified, ≠ differs as known",
+		"≠ differs as known in 1 of 1", "? inconclusive", "– not tested",
 		"roce conform --agent HOST:PORT --profile rxe --only &#39;drills/x as requester&#39;"} {
 		require.Contains(t, p, want)
 	}
@@ -120,7 +127,8 @@ func TestPageIsAlone(t *testing.T) {
 // A command to copy does one thing, whatever a file says.
 func TestAgain(t *testing.T) {
 	x := Difference{Profile: "spec; reboot", Row: matrix.Row{Group: "a'; reboot; '", Op: "b\nreboot", Role: "c"}}
-	require.Equal(t, "roce conform --agent HOST:PORT --only 'a?; reboot; ?/b?reboot as c' --pcap-dir packets", x.Again())
+	require.Equal(t,
+		"roce conform --agent HOST:PORT --only 'a?; reboot; ?/b?reboot as c' --pcap-dir packets", x.Again())
 	x.Row.Script = "my '; x.drill"
 	require.Equal(t, "roce conform --agent HOST:PORT --drill 'my ?; x.drill' --pcap-dir packets", x.Again())
 }
@@ -170,7 +178,8 @@ func TestDifferences(t *testing.T) {
 	var d Document
 	for i := range 3 * mostDifferences {
 		known := matrix.Row{Group: "drills", Op: fmt.Sprint("k", i), Result: matrix.Pass, Deviates: "sends none"}
-		bad := matrix.Row{Group: "operations", Op: fmt.Sprint("rc op", i/2), Size: i, Result: matrix.Fail, Detail: fmt.Sprintf("byte %d of 9 is wrong (0x%x)\n%s", i, i, strings.Repeat("x", 3*mostText))}
+		bad := matrix.Row{Group: "operations", Op: fmt.Sprint("rc op", i/2), Size: i, Result: matrix.Fail,
+			Detail: fmt.Sprintf("byte %d of 9 is wrong (0x%x)\n%s", i, i, strings.Repeat("x", 3*mostText))}
 		d.Rows = append(d.Rows, known, bad)
 	}
 	d.count()
@@ -188,7 +197,8 @@ func TestDifferences(t *testing.T) {
 
 	d.Rows = nil
 	for i := range mostLabels + 7 {
-		d.Rows = append(d.Rows, matrix.Row{Group: "operations", Op: "rc SEND", Size: i, Result: matrix.Fail, Detail: "no"})
+		d.Rows = append(d.Rows,
+			matrix.Row{Group: "operations", Op: "rc SEND", Size: i, Result: matrix.Fail, Detail: "no"})
 	}
 	labels := d.Differences()[0].Labels()
 	require.Len(t, labels, mostLabels+1)

@@ -54,7 +54,8 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	outer := ctx
 	ctx, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(nil)
-	env := &matrix.Env{Wire: sw, Report: &matrix.Report{OnRow: o.OnRow}, Full: !o.Quick, Lanes: o.Lanes, Seed: o.Seed, Choose: o.wants, Tolerant: &matrix.Tolerance{}}
+	env := &matrix.Env{Wire: sw, Report: &matrix.Report{OnRow: o.OnRow}, Full: !o.Quick, Lanes: o.Lanes,
+		Seed: o.Seed, Choose: o.wants, Tolerant: &matrix.Tolerance{}}
 	// What an interrupted row has seen is no result: first the report is stopped, and then all that
 	// rows wait for.
 	defer context.AfterFunc(outer, func() {
@@ -152,9 +153,11 @@ func (o *Options) oneAgent(ctx context.Context, env *matrix.Env) (end func(), er
 	stop := context.AfterFunc(ctx, func() { dev.Close() })
 	env.Subject, env.Ref, env.RefPort = dev, ref, wirelink.Far
 	env.Kernel, env.Link, env.Untried = ref.Name(), o.link(), untried(ref)
-	o.keeper = &keeper{dir: o.PcapDir, sw: env.Wire, explain: o.Explain, local: place.Addrs(), near: "goroce", far: "peer"}
+	o.keeper = &keeper{dir: o.PcapDir, sw: env.Wire, explain: o.Explain, local: place.Addrs(),
+		near: "goroce", far: "peer"}
 	env.Explain = o.keeper.keep
-	o.logf("%s here, against %s at %s, profile %s", addrs(place.Addr4, place.Addr6), ref.Name(), addrs(ref.Addr(peer.V4), ref.Addr(peer.V6)), ref.Profile())
+	o.logf("%s here, against %s at %s, profile %s", addrs(place.Addr4, place.Addr6), ref.Name(),
+		addrs(ref.Addr(peer.V4), ref.Addr(peer.V6)), ref.Profile())
 	return func() {
 		stop()
 		dev.Close()

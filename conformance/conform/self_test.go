@@ -43,7 +43,8 @@ func startAgent(t *testing.T, token string) string {
 }
 
 func options(addr string, only ...string) Options {
-	return Options{Agents: []peer.AgentServer{{Addr: addr, Client: "test"}}, Addrs: []netip.Addr{loopback(0)}, Only: only, Quick: true}
+	return Options{Agents: []peer.AgentServer{{Addr: addr, Client: "test"}}, Addrs: []netip.Addr{loopback(0)},
+		Only: only, Quick: true}
 }
 
 // failures are the rows that failed, in words.
@@ -60,8 +61,9 @@ func failures(r *Result) string {
 // Against this module itself rows of each group pass, or are skipped for a good reason. All rows
 // are in TestSelf of the command.
 func TestSelf(t *testing.T) {
-	only := []string{"operations/SEND", "errors/success", "errors/rkey", "errors/psn_retry", "errors/ghost_ack", "errors/bad_response",
-		"faults/ drop middle", "faults/corrupt", "faults/reorder", "canaries", "capture", "drills/nak", "micro"}
+	only := []string{"operations/SEND", "errors/success", "errors/rkey", "errors/psn_retry",
+		"errors/ghost_ack", "errors/bad_response", "faults/ drop middle", "faults/corrupt", "faults/reorder",
+		"canaries", "capture", "drills/nak", "micro"}
 	o := options(startAgent(t, ""), only...)
 	o.PcapDir = t.TempDir()
 	res, err := Run(t.Context(), o)

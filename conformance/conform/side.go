@@ -51,7 +51,8 @@ func (o *Options) note(ref peer.Peer) string {
 		if own == drill.Rxe {
 			name = "rxe of an unknown version"
 		}
-		return fmt.Sprintf("%s has not been tried before. It may deviate as versions %s do, which have.", name, strings.Join(known, " and "))
+		return fmt.Sprintf("%s has not been tried before. It may deviate as versions %s do, which have.",
+			name, strings.Join(known, " and "))
 	}
 	return ""
 }

@@ -50,9 +50,11 @@ func (o *Options) twoAgents(ctx context.Context, env *matrix.Env) (end func(), e
 	for _, f := range peers[0].Families() {
 		local = append(local, peers[0].Addr(f))
 	}
-	o.keeper = &keeper{dir: o.PcapDir, sw: env.Wire, explain: o.Explain, local: local, near: o.Cable[0], far: o.Cable[1]}
+	o.keeper = &keeper{dir: o.PcapDir, sw: env.Wire, explain: o.Explain, local: local, near: o.Cable[0],
+		far: o.Cable[1]}
 	env.Explain = o.keeper.keep
-	o.logf("%s behind %s against %s behind %s, with this side as the cable", peers[0].Name(), o.Cable[0], peers[1].Name(), o.Cable[1])
+	o.logf("%s behind %s against %s behind %s, with this side as the cable", peers[0].Name(), o.Cable[0],
+		peers[1].Name(), o.Cable[1])
 	return func() { o.endCable(cable) }, nil
 }
 

@@ -42,10 +42,12 @@ func TestCable(t *testing.T) {
 	var agents []peer.AgentServer
 	for i, name := range []string{"left", "right"} {
 		end := linktest.NewNamespace(t)
-		middle.Run("ip", "link", "add", name, "mtu", "9000", "type", "veth", "peer", "name", "eth0", "mtu", "9000", "netns", end.Path())
+		middle.Run("ip", "link", "add", name, "mtu", "9000", "type", "veth", "peer", "name", "eth0", "mtu",
+			"9000", "netns", end.Path())
 		middle.Run("ip", "link", "set", name, "up")
 		end.Run("ip", "link", "set", "eth0", "up")
-		addrs := []netip.Addr{netip.AddrFrom4([4]byte{10, 88, 0, byte(1 + i)}), netip.MustParseAddr([]string{"fd88::1", "fd88::2"}[i])}
+		addrs := []netip.Addr{netip.AddrFrom4([4]byte{10, 88, 0, byte(1 + i)}),
+			netip.MustParseAddr([]string{"fd88::1", "fd88::2"}[i])}
 		end.Run("ip", "addr", "add", addrs[0].String()+"/24", "dev", "eth0")
 		end.Run("ip", "addr", "add", addrs[1].String()+"/64", "dev", "eth0", "nodad")
 		var dev *verbs.Device
@@ -62,7 +64,9 @@ func TestCable(t *testing.T) {
 		Agents: agents, Cable: []string{"left", "right"}, Quick: true, PcapDir: t.TempDir(),
 		// Rows that a slow machine cannot make look wrong: three processes' worth of work is done
 		// in this one.
-		Only: []string{"operations/mtu 1024 size 4096", "errors/success", "faults/rc SEND as requester mtu 1024 size 8001 ipv4, drop", "micro/CNP", "canaries", "capture", "drills/nak"},
+		Only: []string{"operations/mtu 1024 size 4096", "errors/success",
+			"faults/rc SEND as requester mtu 1024 size 8001 ipv4, drop", "micro/CNP", "canaries",
+			"capture", "drills/nak"},
 		at: func(f func() error) (err error) {
 			middle.Do(func() { err = f() })
 			return err
@@ -98,7 +102,8 @@ func TestTwoAgentsWithoutCable(t *testing.T) {
 		require.NoError(t, err)
 		agents = append(agents, peer.AgentServer{Addr: serveDevice(t, dev), Client: "test"})
 	}
-	res, err := Run(t.Context(), Options{Agents: agents, Quick: true, Only: []string{"operations/size 257 ipv4", "faults/corrupt", "canaries"}})
+	res, err := Run(t.Context(),
+		Options{Agents: agents, Quick: true, Only: []string{"operations/size 257 ipv4", "faults/corrupt", "canaries"}})
 	require.NoError(t, err)
 	require.Empty(t, failures(res))
 	for _, row := range res.Report.Rows() {
@@ -151,7 +156,8 @@ func TestLateDrill(t *testing.T) {
 	env := &matrix.Env{Tolerant: &matrix.Tolerance{}}
 	for late, want := range map[int]matrix.Result{0: matrix.Pass, 2: matrix.Pass, 100: matrix.Fail} {
 		target := &lateTarget{Target: drill.NewEngine(), late: late}
-		row := new(Options).oneDrill(t.Context(), env, target, matrix.Row{Group: drillsGroup, Op: "ack_send", Link: "udp"})
+		row := new(Options).oneDrill(t.Context(), env, target,
+			matrix.Row{Group: drillsGroup, Op: "ack_send", Link: "udp"})
 		require.Equal(t, want, row.Result, row.Detail)
 		require.Equal(t, min(late, lateTries-1), row.Starved)
 		require.Equal(t, late > 0, row.Retried != "")

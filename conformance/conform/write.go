@@ -89,7 +89,9 @@ func (r *Result) WriteJUnit(w io.Writer) error {
 	}
 	if r.Cut != nil {
 		why := &junitText{Message: clean(r.Cut.Error())}
-		all.Suites = append(all.Suites, junitSuite{Name: "run", Tests: 1, Errors: 1, Cases: []junitCase{{Name: "the run came to its end", Class: "conform.run", Error: why}}})
+		all.Suites = append(all.Suites, junitSuite{Name: "run", Tests: 1, Errors: 1, Cases: []junitCase{
+			{Name: "the run came to its end", Class: "conform.run", Error: why},
+		}})
 	}
 	for _, s := range all.Suites {
 		all.Tests += s.Tests

@@ -25,7 +25,8 @@ type cmField struct {
 
 // madFields are in every message.
 var madFields = []cmField{
-	{name: "base", byteAt: 0, bits: 8}, {name: "class", byteAt: 1, bits: 8}, {name: "cver", byteAt: 2, bits: 8}, {name: "method", byteAt: 3, bits: 8},
+	{name: "base", byteAt: 0, bits: 8}, {name: "class", byteAt: 1, bits: 8},
+	{name: "cver", byteAt: 2, bits: 8}, {name: "method", byteAt: 3, bits: 8},
 	{name: "status", byteAt: 4, bits: 16}, {name: "tid", byteAt: 8, bits: 64}, {name: "attr", byteAt: 16, bits: 16},
 }
 
@@ -44,24 +45,29 @@ var idPair = []cmField{cm("local", 0, 0, 32), cm("remote", 4, 0, 32)}
 // cmMessages are the messages that scripts can send and expect.
 var cmMessages = map[string]cmMessage{
 	"REQ": {0x10, []cmField{
-		cm("local", 0, 0, 32), cm("service", 8, 0, 64), cm("guid", 16, 0, 64), cm("qkey", 28, 0, 32), cm("qpn", 32, 0, 24),
-		cm("resources", 35, 0, 8), cm("depth", 39, 0, 8), cm("rtimeout", 43, 0, 5), cm("transport", 43, 5, 2), cm("flow", 43, 7, 1),
-		cm("psn", 44, 0, 24), cm("ltimeout", 47, 0, 5), cm("retry", 47, 5, 3), cm("pkey", 48, 0, 16), cm("mtu", 50, 0, 4),
-		cm("rnr", 50, 5, 3), cm("tries", 51, 0, 4), cm("srq", 51, 4, 1), cm("llid", 52, 0, 16), cm("rlid", 54, 0, 16),
-		cm("lgid_hi", 56, 0, 64), cm("lgid_lo", 64, 0, 64), cm("rgid_hi", 72, 0, 64), cm("rgid_lo", 80, 0, 64),
-		cm("hops", 93, 0, 8), cm("ack", 95, 0, 5),
+		cm("local", 0, 0, 32), cm("service", 8, 0, 64), cm("guid", 16, 0, 64), cm("qkey", 28, 0, 32),
+		cm("qpn", 32, 0, 24), cm("resources", 35, 0, 8), cm("depth", 39, 0, 8), cm("rtimeout", 43, 0, 5),
+		cm("transport", 43, 5, 2), cm("flow", 43, 7, 1), cm("psn", 44, 0, 24), cm("ltimeout", 47, 0, 5),
+		cm("retry", 47, 5, 3), cm("pkey", 48, 0, 16), cm("mtu", 50, 0, 4), cm("rnr", 50, 5, 3),
+		cm("tries", 51, 0, 4), cm("srq", 51, 4, 1), cm("llid", 52, 0, 16), cm("rlid", 54, 0, 16),
+		cm("lgid_hi", 56, 0, 64), cm("lgid_lo", 64, 0, 64), cm("rgid_hi", 72, 0, 64),
+		cm("rgid_lo", 80, 0, 64), cm("hops", 93, 0, 8), cm("ack", 95, 0, 5),
 		cm("cma", 140, 0, 8), cm("ipver", 141, 0, 4), cm("sport", 142, 0, 16),
 		cm("src_hi", 144, 0, 64), cm("src_lo", 152, 0, 64), cm("dst_hi", 160, 0, 64), cm("dst_lo", 168, 0, 64),
 	}},
 	"MRA": {0x11, append(slices.Clone(idPair), cm("about", 8, 0, 2), cm("timeout", 9, 0, 5))},
 	"REJ": {0x12, append(slices.Clone(idPair), cm("about", 8, 0, 2), cm("reason", 10, 0, 16))},
-	"REP": {0x13, append(slices.Clone(idPair), cm("qkey", 8, 0, 32), cm("qpn", 12, 0, 24), cm("psn", 20, 0, 24), cm("resources", 24, 0, 8), cm("depth", 25, 0, 8),
+	"REP": {0x13, append(slices.Clone(idPair), cm("qkey", 8, 0, 32), cm("qpn", 12, 0, 24),
+		cm("psn", 20, 0, 24), cm("resources", 24, 0, 8), cm("depth", 25, 0, 8),
 		cm("flow", 26, 7, 1), cm("rnr", 27, 0, 3), cm("srq", 27, 3, 1), cm("guid", 28, 0, 64))},
-	"RTU":      {0x14, idPair},
-	"DREQ":     {0x15, append(slices.Clone(idPair), cm("qpn", 8, 0, 24))},
-	"DREP":     {0x16, idPair},
-	"SIDR_REQ": {0x17, []cmField{cm("request", 0, 0, 32), cm("pkey", 4, 0, 16), cm("service", 8, 0, 64), cm("cma", 16, 0, 8), cm("ipver", 17, 0, 4), cm("sport", 18, 0, 16), cm("src_hi", 20, 0, 64), cm("src_lo", 28, 0, 64), cm("dst_hi", 36, 0, 64), cm("dst_lo", 44, 0, 64)}},
-	"SIDR_REP": {0x18, []cmField{cm("request", 0, 0, 32), cm("sstatus", 4, 0, 8), cm("qpn", 8, 0, 24), cm("service", 12, 0, 64), cm("qkey", 20, 0, 32)}},
+	"RTU":  {0x14, idPair},
+	"DREQ": {0x15, append(slices.Clone(idPair), cm("qpn", 8, 0, 24))},
+	"DREP": {0x16, idPair},
+	"SIDR_REQ": {0x17, []cmField{cm("request", 0, 0, 32), cm("pkey", 4, 0, 16), cm("service", 8, 0, 64),
+		cm("cma", 16, 0, 8), cm("ipver", 17, 0, 4), cm("sport", 18, 0, 16), cm("src_hi", 20, 0, 64),
+		cm("src_lo", 28, 0, 64), cm("dst_hi", 36, 0, 64), cm("dst_lo", 44, 0, 64)}},
+	"SIDR_REP": {0x18, []cmField{cm("request", 0, 0, 32), cm("sstatus", 4, 0, 8), cm("qpn", 8, 0, 24),
+		cm("service", 12, 0, 64), cm("qkey", 20, 0, 32)}},
 }
 
 // cmFieldOf returns the field of a name in a message, or nil.

@@ -37,8 +37,9 @@ func (p *player) injectCM(s *step) {
 // cmDefaults are the fields of a message that make sense: a REQ as Linux sends it.
 func (p *player) cmDefaults(msg string) map[string]uint64 {
 	v := map[string]uint64{
-		"base": 1, "class": 7, "cver": 2, "method": 3, "attr": uint64(cmMessages[msg].attr), "tid": p.commID, "local": p.commID, "remote": p.vars["peerid"],
-		"request": p.commID, "service": p.vars["service"], "guid": p.vars["guid"], "qpn": p.vars["myqpn"], "pkey": 0xffff,
+		"base": 1, "class": 7, "cver": 2, "method": 3, "attr": uint64(cmMessages[msg].attr), "tid": p.commID,
+		"local": p.commID, "remote": p.vars["peerid"], "request": p.commID, "service": p.vars["service"],
+		"guid": p.vars["guid"], "qpn": p.vars["myqpn"], "pkey": 0xffff,
 	}
 	src, dst := halves(p.b.Local(peer.V4)), halves(p.b.Peer(peer.V4))
 	const mapped = 0xffff_0000_0000
@@ -46,8 +47,9 @@ func (p *player) cmDefaults(msg string) map[string]uint64 {
 	v["src_lo"], v["dst_lo"] = src&0xffffffff, dst&0xffffffff
 	if msg == "REQ" {
 		for name, x := range map[string]uint64{
-			"rtimeout": 20, "ltimeout": 20, "retry": 7, "rnr": 7, "tries": 15, "mtu": 3, "llid": 0xffff, "rlid": 0xffff, "hops": 64, "ack": 17,
-			"psn": 0xca0a7a, "resources": 1, "depth": 1, "lgid_lo": mapped | src, "rgid_lo": mapped | dst,
+			"rtimeout": 20, "ltimeout": 20, "retry": 7, "rnr": 7, "tries": 15, "mtu": 3, "llid": 0xffff,
+			"rlid": 0xffff, "hops": 64, "ack": 17, "psn": 0xca0a7a, "resources": 1, "depth": 1,
+			"lgid_lo": mapped | src, "rgid_lo": mapped | dst,
 		} {
 			v[name] = x
 		}

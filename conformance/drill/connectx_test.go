@@ -30,12 +30,16 @@ func (published) Has(f Feature) bool { return f != quirkRxeFlush }
 
 func (t published) Open(context.Context) (Bench, error) {
 	wire := newVirtualLink(enginePeer[peer.V4], enginePeer[peer.V6])
-	dev, err := verbs.Open(verbs.Config{Link: wire, Rand: rand.NewChaCha8([32]byte{'c', 'x'}), Tuning: transport.Tuning{LossProbe: -1}})
+	dev, err := verbs.Open(verbs.Config{
+		Link: wire, Rand: rand.NewChaCha8([32]byte{'c', 'x'}), Tuning: transport.Tuning{LossProbe: -1},
+	})
 	if err != nil {
 		return nil, err
 	}
 	p := peer.GoroceOn(dev, peer.GorocePlace{Addr4: enginePeer[peer.V4], Addr6: enginePeer[peer.V6], Link: "engine"})
-	return &publishedBench{engineBench: &engineBench{p: p, wire: wire, cm: &listener{dev: dev, at: enginePeer[peer.V4]}}, t: t}, nil
+	return &publishedBench{
+		engineBench: &engineBench{p: p, wire: wire, cm: &listener{dev: dev, at: enginePeer[peer.V4]}}, t: t,
+	}, nil
 }
 
 type publishedBench struct {
@@ -78,10 +82,12 @@ func (b *publishedBench) Recv(within time.Duration) (Datagram, bool, error) {
 // A peer that behaves as published passes with the profile connectx, and where the specification
 // has it otherwise, that is named, with its source. With the profile spec it fails there.
 func TestConnectX(t *testing.T) {
-	differs := map[string]string{"req_timeout": "perftest #251", "req_retry_count": "Adaptive Retransmission: Parameters Control"}
+	differs := map[string]string{"req_timeout": "perftest #251",
+		"req_retry_count": "Adaptive Retransmission: Parameters Control"}
 	for _, d := range List() {
 		source, ok := differs[d.Name]
-		require.Equal(t, ok, len(d.Deviates(CX)) > 0, "%s: the differences that are published are those of this test", d.Name)
+		require.Equal(t, ok, len(d.Deviates(CX)) > 0,
+			"%s: the differences that are published are those of this test", d.Name)
 		if !ok {
 			continue
 		}

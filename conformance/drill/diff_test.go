@@ -38,7 +38,8 @@ func TestDifferences(t *testing.T) {
 		{"> SEND ONLY psn=0\ndone SUCCESS recv id=1", "id is 0x0, and not 0x1"},
 		{"> SEND ONLY psn=0\ndone SUCCESS recv len=17", "len is 16, and not 17"},
 		{"> SEND ONLY psn=0\ndone SUCCESS recv imm", "the flags are 0x0: not imm"},
-		{"> SEND ONLY psn=0\ndone WR_FLUSH_ERR|LOC_LEN_ERR recv", "the status is SUCCESS, and not WR_FLUSH_ERR|LOC_LEN_ERR"},
+		{"> SEND ONLY psn=0\ndone WR_FLUSH_ERR|LOC_LEN_ERR recv",
+			"the status is SUCCESS, and not WR_FLUSH_ERR|LOC_LEN_ERR"},
 		{"> SEND ONLY psn=0\ndone NOTHING recv for=1ms", "a completion came, and none should"},
 		{"done SUCCESS recv", "no completion came"},
 		{"mem a+8 len=8 data=seed:3", "byte 0 is 0x00, and not"},
@@ -78,7 +79,8 @@ func TestProfiles(t *testing.T) {
 	r = playText(t, strings.ReplaceAll(known, "msn=1", "msn=2"), Options{})
 	require.Equal(t, Fail, r.Verdict)
 	require.Equal(t, Spec, r.Profile)
-	require.Contains(t, r.Text, "goroce is known for something else (It counts from one): test.drill:8:1: msn is 1, and not 2")
+	require.Contains(t, r.Text,
+		"goroce is known for something else (It counts from one): test.drill:8:1: msn is 1, and not 2")
 	require.Equal(t, "< ACK psn=0 msn=0", r.Expected)
 	require.Equal(t, "msn is 1, and not 0", r.Came)
 }
@@ -105,14 +107,19 @@ func TestUnknown(t *testing.T) {
 		want   Verdict
 		text   []string
 	}{
-		"as another version does": {"rxe-7.2", drill, Deviates, []string{"as rxe-6.1 is known to: It counts from one (rxe-7.2 has not been tried before)"}},
+		"as another version does": {"rxe-7.2", drill, Deviates,
+			[]string{"as rxe-6.1 is known to: It counts from one (rxe-7.2 has not been tried before)"}},
 		"as no version does": {"rxe-7.2", strings.ReplaceAll(drill, "msn=1", "msn=2"), Fail, []string{
 			"test.drill:7:1: msn is 1, and not 0\nexpected as the specification has it: < ACK psn=0 msn=0\n",
 			"rxe-7.2 has not been tried before (rxe-6.1, rxe-6.12 have)",
 			"nobody is known to do this (the drill knows what rxe-6.1 does)"}},
-		"one that is known, as another": {"rxe-6.12", drill, Fail, []string{"rxe-6.1 is known to do this: It counts from one"}},
-		"a stranger":                    {Spec, drill, Fail, []string{"rxe-6.1 is known to do this: It counts from one"}},
-		"nobody deviates":               {"rxe-7.2", head + "qp rc\nrecv len=64\n> SEND ONLY psn=0\n< ACK psn=0 msn=0\n", Fail, []string{"nobody is known to do this"}},
+		"one that is known, as another": {"rxe-6.12", drill, Fail,
+			[]string{"rxe-6.1 is known to do this: It counts from one"}},
+		"a stranger": {Spec, drill, Fail,
+			[]string{"rxe-6.1 is known to do this: It counts from one"}},
+		"nobody deviates": {"rxe-7.2",
+			head + "qp rc\nrecv len=64\n> SEND ONLY psn=0\n< ACK psn=0 msn=0\n", Fail,
+			[]string{"nobody is known to do this"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, err := Parse("test.drill", []byte(c.script))

@@ -3,11 +3,10 @@
 //
 // # Scripts
 //
-// A script is text (scripts/*.drill). Its head says what it checks, on what authority, and
-// who is known to differ; the steps behind it set up queue pairs and memory at the peer
-// under test, inject packets (>), expect packets (<), post work requests, and look at
-// completions and memory. docs/drills.md is the manual. Parse reads one, List returns those
-// of this package.
+// A script is text (scripts/*.drill). Its head says what it checks, on what authority, and who is
+// known to differ; the steps behind it set up queue pairs and memory at the peer under test, inject
+// packets (>), expect packets (<), post work requests, and look at completions and memory.
+// docs/drills.md is the manual. Parse reads one, List returns those of this package.
 //
 // # Targets
 //
@@ -26,11 +25,10 @@
 //
 // # Profiles
 //
-// Implementations differ legitimately, and some have faults that are known. A line of a
-// script may be for some profiles only ("spec", "goroce", "rxe", "rxe-6.1", "connectx"), and the
-// head names each difference ("deviates"). Run plays a drill as the specification has it,
-// and if that fails as the target's own profile has it: then the verdict is Deviates, with
-// the names of the differences.
+// Implementations differ legitimately, and some have faults that are known. A line of a script may
+// be for some profiles only ("spec", "goroce", "rxe", "rxe-6.1", "connectx"), and the head names
+// each difference ("deviates"). Run plays a drill as the specification has it, and if that fails as
+// the target's own profile has it: then the verdict is Deviates, with the names of the differences.
 //
 // # Concurrency
 //

@@ -82,7 +82,8 @@ func TestRxeRows(t *testing.T) {
 	b, err := os.ReadFile("../../docs/rxe.md")
 	require.NoError(t, err)
 	names := map[string]string{} // of a row: its drills
-	for _, r := range regexp.MustCompile(`(?m)^\| \[(\d+)\]\(#row-\d+\) \|.*\| ([^|]*) \|$`).FindAllStringSubmatch(string(b), -1) {
+	for _, r := range regexp.MustCompile(`(?m)^\| \[(\d+)\]\(#row-\d+\) \|.*\| ([^|]*) \|$`).FindAllStringSubmatch(
+		string(b), -1) {
 		names[r[1]] = r[2]
 		require.Contains(t, string(b), "### Row "+r[1]+"\n")
 		for _, m := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(r[2], -1) {

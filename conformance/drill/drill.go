@@ -81,7 +81,8 @@ const (
 // quirkRxeFlush is a peer whose FLUSH has rxe's ICRC: see ib.ICRC.ChecksumFlushRxe.
 const quirkRxeFlush Feature = "rxe_flush"
 
-var features = []Feature{NeedFlush, NeedAtomicWrite, NeedCM, NeedIPv6, NeedStranger, NeedWindow, NeedFlowLabel, NeedUplink}
+var features = []Feature{NeedFlush, NeedAtomicWrite, NeedCM, NeedIPv6, NeedStranger, NeedWindow,
+	NeedFlowLabel, NeedUplink}
 
 // Profile names a set of expectations. A longer name is a variant of a shorter one: what is
 // for "rxe" holds for "rxe-6.1", too.

@@ -71,7 +71,8 @@ func (p *parser) deviates(w []word, line, key string, list *[]Deviation) error {
 	at := w[0].at
 	x := Deviation{For: Profile(w[0].text)}
 	if !x.For.known() || x.For == Spec {
-		return errAt(w[0].at, "%q is not a profile that can deviate: use %s", w[0].text, strings.TrimPrefix(allKnown, "spec, "))
+		return errAt(w[0].at, "%q is not a profile that can deviate: use %s", w[0].text,
+			strings.TrimPrefix(allKnown, "spec, "))
 	}
 	w = w[1:]
 	if len(w) > 0 && strings.HasPrefix(line[w[0].at.col-1:], "row=") {

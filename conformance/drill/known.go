@@ -89,7 +89,8 @@ func (r Result) unlike(ctx context.Context, d *Drill, t Target, opt Options) Res
 		for _, k := range r.Like {
 			if k.Profile.root() == own.root() {
 				r.Verdict, r.Profile, r.Deviations = Deviates, k.Profile, k.Deviations
-				r.Text = fmt.Sprintf("as %s is known to: %s (%s has not been tried before)", k.Profile, texts(k.Deviations), own)
+				r.Text = fmt.Sprintf("as %s is known to: %s (%s has not been tried before)", k.Profile,
+					texts(k.Deviations), own)
 				return r
 			}
 		}

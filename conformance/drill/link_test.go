@@ -60,7 +60,8 @@ func TestOnLinks(t *testing.T) {
 				}
 				r := Run(t.Context(), d, target, Options{Profile: Goroce})
 				if slices.Contains(d.Needs, NeedFlowLabel) || slices.Contains(d.Needs, NeedUplink) {
-					require.Equal(t, Skip, r.Verdict, "%v\n%s", r, r.Ladder) // nothing here shows the one, or does the other
+					// Nothing here shows the one, or does the other.
+					require.Equal(t, Skip, r.Verdict, "%v\n%s", r, r.Ladder)
 					continue
 				}
 				require.Contains(t, []Verdict{Pass, Deviates}, r.Verdict, "%v\n%s", r, r.Ladder)

@@ -93,7 +93,8 @@ func (e *linkEnd) receive() {
 		}
 		now := e.now()
 		for _, p := range batch[:n] {
-			d := Datagram{At: now, Late: now - empty, Src: p.Src.WithZone(""), Dst: p.Dst.WithZone(""), SrcPort: p.SrcPort, TOS: p.TrafficClass, Payload: append([]byte(nil), p.Data...)}
+			d := Datagram{At: now, Late: now - empty, Src: p.Src.WithZone(""), Dst: p.Dst.WithZone(""),
+				SrcPort: p.SrcPort, TOS: p.TrafficClass, Payload: append([]byte(nil), p.Data...)}
 			select {
 			case e.got <- d:
 			default: // as a network does

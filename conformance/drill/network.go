@@ -55,7 +55,8 @@ func NewPeer(cfg PeerConfig) (Target, error) {
 		t.from[f] = cfg.Peer.Addr(f)
 	}
 	open := func() (err error) {
-		t.wire, err = openWire(cfg.Link, cfg.Local[peer.V4], cfg.Local[peer.V6], cfg.Stranger[peer.V4], cfg.Stranger[peer.V6])
+		t.wire, err = openWire(cfg.Link, cfg.Local[peer.V4], cfg.Local[peer.V6], cfg.Stranger[peer.V4],
+			cfg.Stranger[peer.V6])
 		return err
 	}
 	var err error

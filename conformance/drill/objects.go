@@ -82,7 +82,8 @@ func (p *player) makeQP(s *step) {
 		peer.Must(fmt.Errorf("%v: more than %d queue pairs", s.at, qpnsPerRun))
 	}
 	get := func(key string, def, max uint64) int { return p.size(s, key, def, max) }
-	q := &end{name: s.name, typ: map[string]ib.Transport{"rc": ib.RC, "uc": ib.UC, "ud": ib.UD}[s.bare[0]], family: peer.V4}
+	q := &end{name: s.name, typ: map[string]ib.Transport{"rc": ib.RC, "uc": ib.UC, "ud": ib.UD}[s.bare[0]],
+		family: peer.V4}
 	if get("ip", 4, 6) == 6 {
 		q.family = peer.V6
 	}
@@ -91,9 +92,10 @@ func (p *player) makeQP(s *step) {
 	q.rq, q.sq = ib.PSN(get("rq_psn", defaultRQ, ib.PSNMask)), ib.PSN(get("sq_psn", defaultSQ, ib.PSNMask))
 	q.qkey = uint64(get("qkey", defaultQKey, 1<<32-1))
 	conn := peer.Conn{
-		Family: q.family, Remote: p.b.Local(q.family), RemoteQPN: uint32(q.qpn), MTU: q.mtu, SQPSN: uint32(q.sq), RQPSN: uint32(q.rq),
-		FlowLabel: uint32(get("label", 0, maxFlowLabel)), Timeout: get("timeout", defaultTimeout, 31),
-		RetryCnt: get("retry", defaultRetry, 7), RNRRetry: get("rnr_retry", 7, 7), MinRNRTimer: get("rnr_timer", defaultRNRTimer, 31),
+		Family: q.family, Remote: p.b.Local(q.family), RemoteQPN: uint32(q.qpn), MTU: q.mtu,
+		SQPSN: uint32(q.sq), RQPSN: uint32(q.rq), FlowLabel: uint32(get("label", 0, maxFlowLabel)),
+		Timeout: get("timeout", defaultTimeout, 31), RetryCnt: get("retry", defaultRetry, 7),
+		RNRRetry: get("rnr_retry", 7, 7), MinRNRTimer: get("rnr_timer", defaultRNRTimer, 31),
 		MaxRdAtomic: get("rd", defaultDepth, 255), MaxDestRdAtomic: get("depth", defaultDepth, 255),
 	}
 	q.qp = peer.Got(x.QP(peer.QPConfig{
@@ -187,7 +189,8 @@ func (p *player) checkMemory(s *step) {
 	p.note(s, "%s", s.text)
 	for i := range want {
 		if got[i] != want[i] {
-			differ(s, "byte %d is %#02x, and not %#02x: got %x, want %x", i, got[i], want[i], short(got[i:]), short(want[i:]))
+			differ(s, "byte %d is %#02x, and not %#02x: got %x, want %x", i, got[i], want[i], short(got[i:]),
+				short(want[i:]))
 		}
 	}
 }

@@ -10,19 +10,22 @@ import (
 // opNames are the packets of a script, as RC has them. UC and UD have the same names: the queue
 // pair tells the transport.
 var opNames = map[string]ib.Opcode{
-	"SEND FIRST": ib.RCSendFirst, "SEND MIDDLE": ib.RCSendMiddle, "SEND LAST": ib.RCSendLast, "SEND LAST IMM": ib.RCSendLastImm,
-	"SEND ONLY": ib.RCSendOnly, "SEND ONLY IMM": ib.RCSendOnlyImm, "SEND LAST INV": ib.RCSendLastInv, "SEND ONLY INV": ib.RCSendOnlyInv,
-	"WRITE FIRST": ib.RCWriteFirst, "WRITE MIDDLE": ib.RCWriteMiddle, "WRITE LAST": ib.RCWriteLast, "WRITE LAST IMM": ib.RCWriteLastImm,
-	"WRITE ONLY": ib.RCWriteOnly, "WRITE ONLY IMM": ib.RCWriteOnlyImm,
-	"READ REQUEST": ib.RCReadRequest, "READ RESPONSE FIRST": ib.RCReadRespFirst, "READ RESPONSE MIDDLE": ib.RCReadRespMiddle,
-	"READ RESPONSE LAST": ib.RCReadRespLast, "READ RESPONSE ONLY": ib.RCReadRespOnly,
-	"ACK": ib.RCAcknowledge, "NAK": ib.RCAcknowledge, "RNR": ib.RCAcknowledge, "ATOMIC ACK": ib.RCAtomicAck,
-	"CMP_SWAP": ib.RCCompareSwap, "FETCH_ADD": ib.RCFetchAdd, "FLUSH": ib.RCFlush, "ATOMIC_WRITE": ib.RCAtomicWrite, "CNP": ib.CNP,
+	"SEND FIRST": ib.RCSendFirst, "SEND MIDDLE": ib.RCSendMiddle, "SEND LAST": ib.RCSendLast,
+	"SEND LAST IMM": ib.RCSendLastImm, "SEND ONLY": ib.RCSendOnly, "SEND ONLY IMM": ib.RCSendOnlyImm,
+	"SEND LAST INV": ib.RCSendLastInv, "SEND ONLY INV": ib.RCSendOnlyInv,
+	"WRITE FIRST": ib.RCWriteFirst, "WRITE MIDDLE": ib.RCWriteMiddle, "WRITE LAST": ib.RCWriteLast,
+	"WRITE LAST IMM": ib.RCWriteLastImm, "WRITE ONLY": ib.RCWriteOnly, "WRITE ONLY IMM": ib.RCWriteOnlyImm,
+	"READ REQUEST": ib.RCReadRequest, "READ RESPONSE FIRST": ib.RCReadRespFirst,
+	"READ RESPONSE MIDDLE": ib.RCReadRespMiddle, "READ RESPONSE LAST": ib.RCReadRespLast,
+	"READ RESPONSE ONLY": ib.RCReadRespOnly, "ACK": ib.RCAcknowledge, "NAK": ib.RCAcknowledge,
+	"RNR": ib.RCAcknowledge, "ATOMIC ACK": ib.RCAtomicAck, "CMP_SWAP": ib.RCCompareSwap,
+	"FETCH_ADD": ib.RCFetchAdd, "FLUSH": ib.RCFlush, "ATOMIC_WRITE": ib.RCAtomicWrite, "CNP": ib.CNP,
 }
 
 // nakCodes are the words behind NAK.
 var nakCodes = map[string]ib.Syndrome{
-	"sequence": ib.NAKSequence, "invalid": ib.NAKInvalidRequest, "access": ib.NAKRemoteAccess, "operation": ib.NAKRemoteOperation,
+	"sequence": ib.NAKSequence, "invalid": ib.NAKInvalidRequest, "access": ib.NAKRemoteAccess,
+	"operation": ib.NAKRemoteOperation,
 }
 
 // classOf is the opcode for the queue pairs of a transport.

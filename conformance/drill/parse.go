@@ -27,7 +27,8 @@ func Parse(file string, src []byte) (*Drill, error) {
 
 // parse is Parse for a script that may lack both.
 func parse(file string, src []byte) (*Drill, error) {
-	p := &parser{d: &Drill{Name: strings.TrimSuffix(file, ".drill"), File: file}, names: map[string]objectKind{rxName: objMR, txName: objMR, "me": objVar, "guid": objVar, "myqpn": objVar}}
+	p := &parser{d: &Drill{Name: strings.TrimSuffix(file, ".drill"), File: file},
+		names: map[string]objectKind{rxName: objMR, txName: objMR, "me": objVar, "guid": objVar, "myqpn": objVar}}
 	top := place{file, 1, 1}
 	if len(src) > maxScriptBytes {
 		return nil, errAt(top, "a script has at most %d bytes", maxScriptBytes)

@@ -121,7 +121,8 @@ qp rc
 	require.NoError(t, err)
 	require.Equal(t, "some", d.Name)
 	require.Equal(t, "What it # says", d.Title)
-	require.Equal(t, []Authority{{Clause, "IBTA 9.7.5"}, {SeenRxe, "6.1, 6.12: this"}, {ConnectX, "a capture"}}, d.Authority)
+	require.Equal(t,
+		[]Authority{{Clause, "IBTA 9.7.5"}, {SeenRxe, "6.1, 6.12: this"}, {ConnectX, "a capture"}}, d.Authority)
 	require.Equal(t, []Deviation{{"rxe", 7, "It does not"}}, d.Deviates("rxe-6.12"))
 	require.Len(t, d.Deviates("rxe-6.1"), 2)
 	require.Empty(t, d.Deviates(Goroce))
@@ -161,7 +162,8 @@ func FuzzParse(f *testing.F) {
 // What stops a machine is known of an implementation, and not played against any version of it
 // unless that is asked for.
 func TestStops(t *testing.T) {
-	d, err := Parse("x.drill", []byte("title x\nclause IBTA 1\nstops rxe-6.1-170 reads beyond the packet\nstops goroce makes a test\nqp rc\n"))
+	d, err := Parse("x.drill",
+		[]byte("title x\nclause IBTA 1\nstops rxe-6.1-170 reads beyond the packet\nstops goroce makes a test\nqp rc\n"))
 	require.NoError(t, err)
 	require.True(t, d.Dangerous("rxe-6.12"))
 	require.False(t, d.Dangerous(CX))

@@ -11,7 +11,8 @@ var (
 		"len": argNum, "data": argData, "qp": argQP, "trim": argNum, "opcode": argNum, "tos": argNum, "grow": argNum,
 	}
 	expectKeys = map[string]argKind{
-		"len": argNum, "data": argData, "qp": argQP, "within": argTime, "after": argTime, "for": argTime, "tos": argNum, "sport": argNum, "label": argNum,
+		"len": argNum, "data": argData, "qp": argQP, "within": argTime, "after": argTime, "for": argTime,
+		"tos": argNum, "sport": argNum, "label": argNum,
 	}
 	sendBare   = []string{"ack", "noack", "stranger", "badicrc", "stdicrc"}
 	expectBare = []string{"ack", "noack"}

@@ -34,7 +34,8 @@ func Read(paths ...string) (list []*Drill, err error) {
 				continue
 			}
 			if first := at[d.Name]; first != "" {
-				errs = append(errs, fmt.Errorf("%s: the name of %s is %s, too: rows could not be told apart", f, first, d.Name))
+				errs = append(errs,
+					fmt.Errorf("%s: the name of %s is %s, too: rows could not be told apart", f, first, d.Name))
 				continue
 			}
 			at[d.Name] = f

@@ -24,9 +24,9 @@ func written(t *testing.T, files map[string]string) (dir string) {
 // file and line, of all files.
 func TestRead(t *testing.T) {
 	dir := written(t, map[string]string{
-		"b.drill": "qp rc\n", "a.drill": head + "qp rc\n", "notes.txt": "no script", "plain": "qp uc\n", "sub/c.drill": "qp rc\n",
-		"wrong/one.drill": "qp rc\njump\n", "wrong/two.drill": "\n\nqp rc mtu=x:\n", "none/x": "", "other/a.drill": "qp rc\n",
-		"long/long.drill": strings.Repeat("#", maxScriptBytes+1),
+		"b.drill": "qp rc\n", "a.drill": head + "qp rc\n", "notes.txt": "no script", "plain": "qp uc\n",
+		"sub/c.drill": "qp rc\n", "wrong/one.drill": "qp rc\njump\n", "wrong/two.drill": "\n\nqp rc mtu=x:\n",
+		"none/x": "", "other/a.drill": "qp rc\n", "long/long.drill": strings.Repeat("#", maxScriptBytes+1),
 	})
 	at := func(name string) string { return filepath.Join(dir, name) }
 	list, err := Read(dir, at("plain"), at("sub"))
@@ -45,7 +45,8 @@ func TestRead(t *testing.T) {
 		paths []string
 		want  []string
 	}{
-		{[]string{at("wrong")}, []string{at("wrong/one.drill") + `:2:1: "jump" is no step`, at("wrong/two.drill") + `:3:11: "x:" is neither`}},
+		{[]string{at("wrong")}, []string{at("wrong/one.drill") + `:2:1: "jump" is no step`,
+			at("wrong/two.drill") + `:3:11: "x:" is neither`}},
 		{[]string{at("none")}, []string{at("none") + ": there is no file *.drill"}},
 		{[]string{at("missing.drill")}, []string{"missing.drill: no such file"}},
 		{[]string{dir, at("other")}, []string{at("other/a.drill") + ": the name of " + at("a.drill") + " is a, too"}},
@@ -60,7 +61,8 @@ func TestRead(t *testing.T) {
 
 // What goes wrong while a script is played has its place in the script, and is no loss of the peer.
 func TestBrokenHasItsPlace(t *testing.T) {
-	for _, steps := range []string{"qp rc mtu=1000", "qp rc\npost SEND len=8 local=rx+262145", "qp rc\nmr a 64\n> WRITE ONLY data=hex:00 len=2"} {
+	for _, steps := range []string{"qp rc mtu=1000", "qp rc\npost SEND len=8 local=rx+262145",
+		"qp rc\nmr a 64\n> WRITE ONLY data=hex:00 len=2"} {
 		d, err := parse("dir/test.drill", []byte(steps))
 		require.NoError(t, err)
 		r := Run(t.Context(), d, NewEngine(), Options{})

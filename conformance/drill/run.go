@@ -31,11 +31,13 @@ const DefaultWithin = 10 * time.Second
 func Run(ctx context.Context, d *Drill, t Target, opt Options) Result {
 	for _, f := range d.Needs {
 		if !t.Has(f) {
-			return Result{Drill: d, Target: t.Name(), Verdict: Skip, Profile: t.Profile(), Text: "the target has no " + string(f)}
+			return Result{Drill: d, Target: t.Name(), Verdict: Skip, Profile: t.Profile(),
+				Text: "the target has no " + string(f)}
 		}
 	}
 	if !opt.Stop && d.Dangerous(t.Profile()) {
-		return Result{Drill: d, Target: t.Name(), Verdict: Skip, Profile: t.Profile(), Text: "it stops the machine of some versions: " + texts(d.Stops)}
+		return Result{Drill: d, Target: t.Name(), Verdict: Skip, Profile: t.Profile(),
+			Text: "it stops the machine of some versions: " + texts(d.Stops)}
 	}
 	if opt.Within <= 0 {
 		opt.Within = DefaultWithin
@@ -138,9 +140,11 @@ func play(ctx context.Context, d *Drill, t Target, profile Profile, opt Options)
 	n := uint64(runs.Add(1))
 	p := &player{
 		ctx: ctx, d: d, b: b, profile: profile, opt: opt, quirk: t.Has(quirkRxeFlush),
-		ends: map[string]*end{}, regions: map[string]peer.MR{}, windows: map[string]uint32{}, commID: n << 8 & 0x3fffff00,
+		ends: map[string]*end{}, regions: map[string]peer.MR{}, windows: map[string]uint32{},
+		commID: n << 8 & 0x3fffff00,
 	}
-	p.vars = map[string]uint64{"me": p.commID, "guid": 0x02d1_11ff_fe00_0000 | n&0xffffff, "myqpn": uint64(p.nextQPN(n))}
+	p.vars = map[string]uint64{"me": p.commID, "guid": 0x02d1_11ff_fe00_0000 | n&0xffffff,
+		"myqpn": uint64(p.nextQPN(n))}
 	err = p.steps(d.steps)
 	res.Lost = p.lost()
 	res.Took = b.Now()

@@ -31,38 +31,50 @@ type schema struct {
 }
 
 var (
-	states   = []string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}
-	workOps  = []string{"SEND", "SEND IMM", "SEND INV", "WRITE", "WRITE IMM", "READ", "CMP_SWAP", "FETCH_ADD", "ATOMIC_WRITE", "FLUSH", "LOCAL_INV"}
+	states  = []string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}
+	workOps = []string{"SEND", "SEND IMM", "SEND INV", "WRITE", "WRITE IMM", "READ", "CMP_SWAP", "FETCH_ADD",
+		"ATOMIC_WRITE", "FLUSH", "LOCAL_INV"}
 	nothing  = "NOTHING"
 	anything = "ANY" // status
 	statuses = map[string]peer.Status{
-		"SUCCESS": peer.Success, "LOC_LEN_ERR": peer.LocLenErr, "LOC_QP_OP_ERR": peer.LocQPOpErr, "LOC_PROT_ERR": peer.LocProtErr, "WR_FLUSH_ERR": peer.WRFlushErr,
-		"MW_BIND_ERR": peer.MWBindErr, "BAD_RESP_ERR": peer.BadRespErr, "LOC_ACCESS_ERR": peer.LocAccessErr, "REM_INV_REQ_ERR": peer.RemInvReqErr,
-		"REM_ACCESS_ERR": peer.RemAccessErr, "REM_OP_ERR": peer.RemOpErr, "RETRY_EXC_ERR": peer.RetryExcErr, "RNR_RETRY_EXC_ERR": peer.RNRRetryExcErr, "FATAL_ERR": peer.FatalErr,
+		"SUCCESS": peer.Success, "LOC_LEN_ERR": peer.LocLenErr, "LOC_QP_OP_ERR": peer.LocQPOpErr,
+		"LOC_PROT_ERR": peer.LocProtErr, "WR_FLUSH_ERR": peer.WRFlushErr,
+		"MW_BIND_ERR": peer.MWBindErr, "BAD_RESP_ERR": peer.BadRespErr, "LOC_ACCESS_ERR": peer.LocAccessErr,
+		"REM_INV_REQ_ERR": peer.RemInvReqErr, "REM_ACCESS_ERR": peer.RemAccessErr, "REM_OP_ERR": peer.RemOpErr,
+		"RETRY_EXC_ERR": peer.RetryExcErr, "RNR_RETRY_EXC_ERR": peer.RNRRetryExcErr, "FATAL_ERR": peer.FatalErr,
 	}
 	accessNames = map[string]peer.Access{
-		"none": 0, "local": peer.AccessLocalWrite, "write": peer.AccessRemoteWrite, "read": peer.AccessRemoteRead, "atomic": peer.AccessRemoteAtomic,
+		"none": 0, "local": peer.AccessLocalWrite, "write": peer.AccessRemoteWrite,
+		"read": peer.AccessRemoteRead, "atomic": peer.AccessRemoteAtomic,
 		"bind": peer.AccessMWBind, "flush": peer.AccessFlushGlobal, "persist": peer.AccessFlushPersistent,
 	}
 )
 
 var schemas = map[string]schema{
 	"qp": {object: objQP, bare: []string{"rc", "uc", "ud"}, args: map[string]argKind{
-		"mtu": argNum, "state": argWord, "depth": argNum, "rd": argNum, "timeout": argNum, "retry": argNum, "rnr_retry": argNum, "rnr_timer": argNum,
-		"rq_psn": argNum, "sq_psn": argNum, "access": argWord, "qkey": argNum, "recvs": argNum, "sends": argNum, "pd": argWord, "ip": argNum, "label": argNum,
+		"mtu": argNum, "state": argWord, "depth": argNum, "rd": argNum, "timeout": argNum, "retry": argNum,
+		"rnr_retry": argNum, "rnr_timer": argNum, "rq_psn": argNum, "sq_psn": argNum, "access": argWord,
+		"qkey": argNum, "recvs": argNum, "sends": argNum, "pd": argWord, "ip": argNum, "label": argNum,
 	}},
-	"mr":     {object: objMR, first: "len", args: map[string]argKind{"len": argNum, "access": argWord, "pd": argWord}, needs: []string{"len"}},
-	"window": {object: objWindow, first: "at", args: map[string]argKind{"at": argSpan, "len": argNum, "access": argWord, "qp": argQP}, needs: []string{"at", "len"}},
-	"recv":   {args: map[string]argKind{"len": argNum, "count": argNum, "into": argSpan, "id": argNum, "qp": argQP}},
+	"mr": {object: objMR, first: "len",
+		args: map[string]argKind{"len": argNum, "access": argWord, "pd": argWord}, needs: []string{"len"}},
+	"window": {object: objWindow, first: "at",
+		args:  map[string]argKind{"at": argSpan, "len": argNum, "access": argWord, "qp": argQP},
+		needs: []string{"at", "len"}},
+	"recv": {args: map[string]argKind{"len": argNum, "count": argNum, "into": argSpan, "id": argNum, "qp": argQP}},
 	"post": {ops: workOps, bare: []string{"fence", "se", "unsignaled"}, args: map[string]argKind{
-		"len": argNum, "local": argSpan, "va": argNum, "key": argNum, "imm": argNum, "inv": argNum, "add": argNum, "cmp": argNum, "swap": argNum, "value": argNum,
+		"len": argNum, "local": argSpan, "va": argNum, "key": argNum, "imm": argNum, "inv": argNum,
+		"add": argNum, "cmp": argNum, "swap": argNum, "value": argNum,
 		"plt": argNum, "sel": argNum, "lkey": argNum, "id": argNum, "qp": argQP, "qkey": argNum, "qpn": argNum,
 	}},
-	"done": {ops: append(statusNames(), nothing, anything), bare: []string{"send", "recv", "imm", "noimm", "inv"}, args: map[string]argKind{
-		"id": argNum, "len": argNum, "imm": argNum, "inv": argNum, "within": argTime, "for": argTime, "qp": argQP,
-	}},
-	"mem":    {first: "at", args: map[string]argKind{"at": argSpan, "len": argNum, "data": argData}, needs: []string{"at", "data"}},
-	"fill":   {first: "at", args: map[string]argKind{"at": argSpan, "len": argNum, "data": argData}, needs: []string{"at", "data"}},
+	"done": {ops: append(statusNames(), nothing, anything),
+		bare: []string{"send", "recv", "imm", "noimm", "inv"}, args: map[string]argKind{
+			"id": argNum, "len": argNum, "imm": argNum, "inv": argNum, "within": argTime, "for": argTime, "qp": argQP,
+		}},
+	"mem": {first: "at", args: map[string]argKind{"at": argSpan, "len": argNum, "data": argData},
+		needs: []string{"at", "data"}},
+	"fill": {first: "at", args: map[string]argKind{"at": argSpan, "len": argNum, "data": argData},
+		needs: []string{"at", "data"}},
 	"state":  {ops: states, args: map[string]argKind{"qp": argQP, "within": argTime}},
 	"modify": {ops: states, bare: []string{"fails"}, args: map[string]argKind{"qp": argQP}},
 	"dereg":  {first: "at", args: map[string]argKind{"at": argSpan}, needs: []string{"at"}},
@@ -99,7 +111,8 @@ func access(w word) (peer.Access, error) {
 	for _, n := range strings.Split(w.text, "+") {
 		bits, ok := accessNames[n]
 		if !ok {
-			return 0, errAt(w.at, "%q is no right: use all, none, local, write, read, atomic, bind, flush or persist, joined by +", n)
+			return 0, errAt(w.at,
+				"%q is no right: use all, none, local, write, read, atomic, bind, flush or persist, joined by +", n)
 		}
 		a |= bits
 	}

@@ -81,8 +81,8 @@ func (l *virtualLink) Send(batch []transport.TxPacket) {
 		port := l.SourcePort(tx.Path)
 		c := link.FlowICRC(tx.Path, port, ib.UDPPort)
 		d := Datagram{
-			At: time.Duration(l.now), Src: tx.Path.Src, Dst: tx.Path.Dst.WithZone(""), SrcPort: port, TOS: tx.Path.TrafficClass, FlowLabel: tx.Path.FlowLabel,
-			Payload: link.AppendPacket(nil, &c, tx, 0),
+			At: time.Duration(l.now), Src: tx.Path.Src, Dst: tx.Path.Dst.WithZone(""), SrcPort: port,
+			TOS: tx.Path.TrafficClass, FlowLabel: tx.Path.FlowLabel, Payload: link.AppendPacket(nil, &c, tx, 0),
 		}
 		if l.most == 0 || d.frameBytes() <= l.most {
 			l.out = append(l.out, d)
@@ -112,7 +112,8 @@ func (l *virtualLink) Recv(batch []transport.RxPacket) (int, error) {
 			continue
 		}
 		l.lent = append(l.lent, d)
-		batch[n] = transport.RxPacket{Src: d.Src, Dst: d.Dst, TrafficClass: d.TOS, HopLimit: 64, SrcPort: d.SrcPort, Data: d.Payload}
+		batch[n] = transport.RxPacket{Src: d.Src, Dst: d.Dst, TrafficClass: d.TOS, HopLimit: 64,
+			SrcPort: d.SrcPort, Data: d.Payload}
 		n++
 		l.stats.RxPackets++
 	}

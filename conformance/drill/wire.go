@@ -61,7 +61,8 @@ const receivedQueue = 1 << 14
 // openWire opens the sockets, or the link, where it is called: in the caller's network namespace.
 func openWire(open func([]netip.Addr) (link.Link, error), addrs ...netip.Addr) (*wire, error) {
 	addrs = slices.DeleteFunc(addrs, func(a netip.Addr) bool { return !a.IsValid() })
-	w := &wire{got: make(chan Datagram, receivedQueue), fail: make(chan error, 1), start: time.Now(), verifier: link.NewVerifier(ib.UDPPort)}
+	w := &wire{got: make(chan Datagram, receivedQueue), fail: make(chan error, 1), start: time.Now(),
+		verifier: link.NewVerifier(ib.UDPPort)}
 	if open != nil {
 		l, err := open(addrs)
 		if err != nil {
@@ -134,7 +135,8 @@ func (w *wire) receive(s *socket) {
 			}
 			return
 		}
-		d := Datagram{At: time.Since(w.start), Src: from.Addr().Unmap(), Dst: s.addr, SrcPort: from.Port(), Payload: append([]byte(nil), buf[:n]...)}
+		d := Datagram{At: time.Since(w.start), Src: from.Addr().Unmap(), Dst: s.addr, SrcPort: from.Port(),
+			Payload: append([]byte(nil), buf[:n]...)}
 		w.control(&d, oob[:m])
 		select {
 		case w.got <- d:
@@ -159,7 +161,8 @@ func (w *wire) control(d *Datagram, oob []byte) {
 		case m.Header.Level == unix.IPPROTO_IPV6 && m.Header.Type == unix.IPV6_TCLASS && len(m.Data) >= 4:
 			d.TOS = uint8(binary.NativeEndian.Uint32(m.Data))
 		case m.Header.Level == unix.IPPROTO_IPV6 && m.Header.Type == ipv6FlowInfo && len(m.Data) >= 4:
-			d.FlowLabel = binary.BigEndian.Uint32(m.Data) & maxFlowLabel // behind the traffic class; not there if both are 0
+			// Behind the traffic class; not there if both are 0.
+			d.FlowLabel = binary.BigEndian.Uint32(m.Data) & maxFlowLabel
 		}
 	}
 }
@@ -231,7 +234,8 @@ func (w *wire) recv(from map[peer.Family]netip.Addr, within time.Duration) (Data
 // bad reports whether a packet has a wrong ICRC. A socket does not show the IPv4 identification,
 // which is solved for.
 func (w *wire) bad(d Datagram) bool {
-	return w.verifier.Flow(&link.Source{Src: d.Src, Dst: d.Dst, SrcPort: d.SrcPort}).Check(d.Payload, 0) > link.VerdictSolved
+	return w.verifier.Flow(&link.Source{Src: d.Src, Dst: d.Dst, SrcPort: d.SrcPort}).Check(d.Payload, 0) >
+		link.VerdictSolved
 }
 
 // Close closes the sockets, or the link.

@@ -17,8 +17,9 @@ const (
 )
 
 var workOpcodes = map[string]peer.Opcode{
-	"SEND": peer.OpSend, "SEND IMM": peer.OpSendImm, "SEND INV": peer.OpSendInv, "WRITE": peer.OpWrite, "WRITE IMM": peer.OpWriteImm, "READ": peer.OpRead,
-	"CMP_SWAP": peer.OpCmpSwap, "FETCH_ADD": peer.OpFetchAdd, "ATOMIC_WRITE": peer.OpAtomicWrite, "FLUSH": peer.OpFlush, "LOCAL_INV": peer.OpLocalInv,
+	"SEND": peer.OpSend, "SEND IMM": peer.OpSendImm, "SEND INV": peer.OpSendInv, "WRITE": peer.OpWrite,
+	"WRITE IMM": peer.OpWriteImm, "READ": peer.OpRead, "CMP_SWAP": peer.OpCmpSwap, "FETCH_ADD": peer.OpFetchAdd,
+	"ATOMIC_WRITE": peer.OpAtomicWrite, "FLUSH": peer.OpFlush, "LOCAL_INV": peer.OpLocalInv,
 }
 
 // local is the memory of a work request: local=, or the region named.

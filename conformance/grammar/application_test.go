@@ -73,7 +73,8 @@ func (r *EngineRun) look(q *qp) {
 	case 3:
 		r.Engine.SetMTU([...]ib.MTU{ib.MTU1024, ib.MTU4096, ib.MTU4096}[r.d.N(3)])
 	case 4:
-		a := transport.QPAttr{State: transport.StateRTS, Access: mem.Access(r.d.Byte()) | mem.RemoteWrite, MinRNRTimer: ib.RNRCode(1 + r.d.N(31))}
+		a := transport.QPAttr{State: transport.StateRTS, Access: mem.Access(r.d.Byte()) | mem.RemoteWrite,
+			MinRNRTimer: ib.RNRCode(1 + r.d.N(31))}
 		_ = q.Modify(r.now, a, transport.AttrState|transport.AttrAccess|transport.AttrMinRNRTimer)
 	case 2:
 		if ah, err := r.Engine.CreateAH(r.pd, transport.AddressVector{DGID: ib.GIDFromAddr(strangerAddr)}); err == nil {
@@ -115,9 +116,11 @@ func (r *EngineRun) change() error {
 
 func (r *EngineRun) bind(q *qp) {
 	m := r.regions[0]
-	wr := transport.SendWR{ID: r.wrID, Opcode: transport.WRBindMW, Flags: transport.SendSignaled, Bind: transport.BindMW{
-		MW: r.window, Region: m.Region, NewRKey: mem.NextRKey(r.window.RKey()), Addr: m.IOVA() + 64, Length: uint64(r.d.U16()), Access: mem.RemoteWrite | mem.RemoteRead,
-	}}
+	wr := transport.SendWR{ID: r.wrID, Opcode: transport.WRBindMW, Flags: transport.SendSignaled,
+		Bind: transport.BindMW{
+			MW: r.window, Region: m.Region, NewRKey: mem.NextRKey(r.window.RKey()), Addr: m.IOVA() + 64,
+			Length: uint64(r.d.U16()), Access: mem.RemoteWrite | mem.RemoteRead,
+		}}
 	if r.d.OneIn(3) {
 		wr.Opcode, wr.InvalidateKey = transport.WRLocalInv, r.window.RKey()
 	}
@@ -143,7 +146,8 @@ func (r *EngineRun) sges(n int) []transport.SGE {
 	}
 	if r.d.OneIn(4) && n > 2 {
 		cut := 1 + r.d.N(n-1)
-		return []transport.SGE{{Addr: at, Length: uint32(cut), LKey: m.LKey()}, {Addr: at + 1<<16, Length: uint32(n - cut), LKey: m.LKey()}}
+		return []transport.SGE{{Addr: at, Length: uint32(cut), LKey: m.LKey()}, {Addr: at + 1<<16,
+			Length: uint32(n - cut), LKey: m.LKey()}}
 	}
 	return []transport.SGE{{Addr: at, Length: uint32(n), LKey: m.LKey()}}
 }
@@ -174,15 +178,18 @@ func (r *EngineRun) postSend(q *qp) {
 	s := r.Speaker
 	n := s.size(q.conn.MTU)
 	wr := transport.SendWR{
-		ID: r.wrID, Opcode: transport.WROpcode(r.d.N(int(transport.WRLocalInv))), Flags: transport.SendFlags(r.d.Byte() & 7), RemoteAddr: 1 << 20, RKey: 1,
-		AH: r.ah, RemoteQPN: q.conn.Own, RemoteQKey: q.conn.QKey, FlushType: ib.FlushGlobalVisibility, FlushLength: uint32(n), CompareAdd: 1, Swap: 2,
+		ID: r.wrID, Opcode: transport.WROpcode(r.d.N(int(transport.WRLocalInv))),
+		Flags: transport.SendFlags(r.d.Byte() & 7), RemoteAddr: 1 << 20, RKey: 1,
+		AH: r.ah, RemoteQPN: q.conn.Own, RemoteQKey: q.conn.QKey, FlushType: ib.FlushGlobalVisibility,
+		FlushLength: uint32(n), CompareAdd: 1, Swap: 2,
 	}
 	switch q.Type() {
 	case ib.UD:
 		wr.Opcode %= 2
 		n = min(n, q.conn.MTU)
 	case ib.UC:
-		wr.Opcode = [...]transport.WROpcode{transport.WRSend, transport.WRSendImm, transport.WRWrite, transport.WRWriteImm}[wr.Opcode%4]
+		wr.Opcode = [...]transport.WROpcode{transport.WRSend, transport.WRSendImm, transport.WRWrite,
+			transport.WRWriteImm}[wr.Opcode%4]
 	}
 	switch wr.Opcode {
 	case transport.WRCompareSwap, transport.WRFetchAdd, transport.WRAtomicWrite:

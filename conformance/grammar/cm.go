@@ -90,34 +90,42 @@ func (m *CM) right(d *Dice) []byte {
 	case callAsked:
 		if what < 32 {
 			c.state = callOver
-			return m.put(mad.AttrREJ, c.tid, &mad.REJ{LocalCommID: c.ours, Rejected: mad.SubjectREQ, Reason: mad.RejectTimeout})
+			return m.put(mad.AttrREJ, c.tid,
+				&mad.REJ{LocalCommID: c.ours, Rejected: mad.SubjectREQ, Reason: mad.RejectTimeout})
 		}
 		return m.req(c) // again
 	case callReady:
 		c.state = callUp
 		if what < 40 {
 			c.state = callOver
-			return m.put(mad.AttrREJ, c.tid, &mad.REJ{LocalCommID: c.ours, RemoteCommID: c.theirs, Rejected: mad.SubjectREP, Reason: mad.RejectConsumer})
+			return m.put(mad.AttrREJ, c.tid, &mad.REJ{LocalCommID: c.ours, RemoteCommID: c.theirs,
+				Rejected: mad.SubjectREP, Reason: mad.RejectConsumer})
 		}
 		if what < 60 {
 			c.state = callReady
-			return m.put(mad.AttrMRA, c.tid, &mad.MRA{LocalCommID: c.ours, RemoteCommID: c.theirs, Acknowledged: mad.SubjectREP, ServiceTimeout: ib.TimeoutCode(d.N(32))})
+			return m.put(mad.AttrMRA, c.tid, &mad.MRA{LocalCommID: c.ours, RemoteCommID: c.theirs,
+				Acknowledged: mad.SubjectREP, ServiceTimeout: ib.TimeoutCode(d.N(32))})
 		}
 		return m.put(mad.AttrRTU, c.tid, &mad.RTU{LocalCommID: c.ours, RemoteCommID: c.theirs})
 	case callWanted, callGranted:
 		switch {
 		case what < 60:
-			return m.put(mad.AttrMRA, c.tid, &mad.MRA{LocalCommID: c.ours, RemoteCommID: c.theirs, Acknowledged: mad.SubjectREQ, ServiceTimeout: ib.TimeoutCode(d.N(32))})
+			return m.put(mad.AttrMRA, c.tid, &mad.MRA{LocalCommID: c.ours, RemoteCommID: c.theirs,
+				Acknowledged: mad.SubjectREQ, ServiceTimeout: ib.TimeoutCode(d.N(32))})
 		case what < 90:
 			c.state = callOver
-			reason := [...]mad.RejectReason{mad.RejectConsumer, mad.RejectInvalidServiceID, mad.RejectStaleConnection, mad.RejectTimeout}[d.N(4)]
-			return m.put(mad.AttrREJ, c.tid, &mad.REJ{LocalCommID: c.ours, RemoteCommID: c.theirs, Rejected: mad.SubjectREQ, Reason: reason})
+			reason := [...]mad.RejectReason{mad.RejectConsumer, mad.RejectInvalidServiceID,
+				mad.RejectStaleConnection, mad.RejectTimeout}[d.N(4)]
+			return m.put(mad.AttrREJ, c.tid,
+				&mad.REJ{LocalCommID: c.ours, RemoteCommID: c.theirs, Rejected: mad.SubjectREQ, Reason: reason})
 		}
 		c.state = callGranted
-		return m.put(mad.AttrREP, c.tid, &mad.REP{LocalCommID: c.ours, RemoteCommID: c.theirs, QPN: c.qpn, StartingPSN: 5, CAGUID: m.guid, ResponderResources: 4, InitiatorDepth: 4})
+		return m.put(mad.AttrREP, c.tid, &mad.REP{LocalCommID: c.ours, RemoteCommID: c.theirs, QPN: c.qpn,
+			StartingPSN: 5, CAGUID: m.guid, ResponderResources: 4, InitiatorDepth: 4})
 	case callLookup:
 		m.end(i)
-		return m.put(mad.AttrSIDRRep, c.tid, &mad.SIDRRep{RequestID: uint32(c.theirs), QPN: c.qpn, ServiceID: c.lookup, Status: mad.SIDRStatus(d.N(3))})
+		return m.put(mad.AttrSIDRRep, c.tid,
+			&mad.SIDRRep{RequestID: uint32(c.theirs), QPN: c.qpn, ServiceID: c.lookup, Status: mad.SIDRStatus(d.N(3))})
 	case callUp, callEnding:
 		c.state = callEnding
 		return m.put(mad.AttrDREQ, c.tid, &mad.DREQ{LocalCommID: c.ours, RemoteCommID: c.theirs, RemoteQPN: c.peer})
@@ -160,15 +168,17 @@ func (m *CM) header(port uint16) []byte {
 func (m *CM) req(c *call) []byte {
 	return m.put(mad.AttrREQ, c.tid, &mad.REQ{
 		LocalCommID: c.ours, ServiceID: mad.NewServiceID(mad.PortSpaceTCP, m.Port), CAGUID: m.guid, QPN: c.qpn,
-		ResponderResources: 4, InitiatorDepth: 4, RemoteCMTimeout: 20, LocalCMTimeout: 20, RetryCount: 7, RNRRetryCount: 7, MaxCMRetries: 15,
-		PKey: ib.PKeyDefault, MTU: ib.MTU1024, StartingPSN: 0xfffff0,
-		Primary: mad.Path{LocalLID: 0xffff, RemoteLID: 0xffff, LocalGID: ib.GIDFromAddr(m.Here), RemoteGID: ib.GIDFromAddr(m.There), HopLimit: 64},
+		ResponderResources: 4, InitiatorDepth: 4, RemoteCMTimeout: 20, LocalCMTimeout: 20, RetryCount: 7,
+		RNRRetryCount: 7, MaxCMRetries: 15, PKey: ib.PKeyDefault, MTU: ib.MTU1024, StartingPSN: 0xfffff0,
+		Primary: mad.Path{LocalLID: 0xffff, RemoteLID: 0xffff, LocalGID: ib.GIDFromAddr(m.Here),
+			RemoteGID: ib.GIDFromAddr(m.There), HopLimit: 64},
 		Private: m.header(0x9817),
 	})
 }
 
 func (m *CM) lookup(c *call) []byte {
-	return m.put(mad.AttrSIDRReq, c.tid, &mad.SIDRReq{RequestID: uint32(c.ours), PKey: ib.PKeyDefault, ServiceID: mad.NewServiceID(mad.PortSpaceUDP, m.Datagrams), Private: m.header(0x9818)})
+	return m.put(mad.AttrSIDRReq, c.tid, &mad.SIDRReq{RequestID: uint32(c.ours), PKey: ib.PKeyDefault,
+		ServiceID: mad.NewServiceID(mad.PortSpaceUDP, m.Datagrams), Private: m.header(0x9818)})
 }
 
 // any is a message that has nothing to do with where a connection is.
@@ -189,13 +199,16 @@ func (m *CM) any(d *Dice, c *call) []byte {
 	case 1:
 		return m.put(mad.AttrRTU, c.tid, &mad.RTU{LocalCommID: ours, RemoteCommID: theirs})
 	case 2:
-		return m.put(mad.AttrDREQ, c.tid, &mad.DREQ{LocalCommID: ours, RemoteCommID: theirs, RemoteQPN: c.peer ^ ib.QPN(d.N(2))})
+		return m.put(mad.AttrDREQ, c.tid,
+			&mad.DREQ{LocalCommID: ours, RemoteCommID: theirs, RemoteQPN: c.peer ^ ib.QPN(d.N(2))})
 	case 3:
 		return m.put(mad.AttrDREP, c.tid, &mad.DREP{LocalCommID: ours, RemoteCommID: theirs})
 	case 4:
-		return m.put(mad.AttrREJ, c.tid, &mad.REJ{LocalCommID: ours, RemoteCommID: theirs, Rejected: mad.Subject(d.N(4)), Reason: mad.RejectReason(d.N(64))})
+		return m.put(mad.AttrREJ, c.tid, &mad.REJ{LocalCommID: ours, RemoteCommID: theirs,
+			Rejected: mad.Subject(d.N(4)), Reason: mad.RejectReason(d.N(64))})
 	case 5:
-		return m.put(mad.AttrMRA, c.tid, &mad.MRA{LocalCommID: ours, RemoteCommID: theirs, Acknowledged: mad.Subject(d.N(3)), ServiceTimeout: ib.TimeoutCode(d.N(32))})
+		return m.put(mad.AttrMRA, c.tid, &mad.MRA{LocalCommID: ours, RemoteCommID: theirs,
+			Acknowledged: mad.Subject(d.N(3)), ServiceTimeout: ib.TimeoutCode(d.N(32))})
 	case 6:
 		return m.put(mad.AttrSIDRRep, c.tid, &mad.SIDRRep{RequestID: uint32(ours), QPN: c.qpn})
 	case 7:
@@ -207,7 +220,8 @@ func (m *CM) any(d *Dice, c *call) []byte {
 // wrap is the datagram of a message.
 func (m *CM) wrap(s *Speaker, msg []byte) Packet {
 	copy(s.payload[:], msg)
-	s.pk = ib.Packet{BTH: ib.BTH{Opcode: ib.UDSendOnly, PKey: ib.PKeyDefault, MigReq: true, DestQP: 1}, DETH: ib.DETH{QKey: ib.QKeyGSI, SrcQP: 1}}
+	s.pk = ib.Packet{BTH: ib.BTH{Opcode: ib.UDSendOnly, PKey: ib.PKeyDefault, MigReq: true, DestQP: 1},
+		DETH: ib.DETH{QKey: ib.QKeyGSI, SrcQP: 1}}
 	s.pk.Payload = s.payload[:len(msg)]
 	if s.d.OneIn(64) {
 		s.pk.Payload = s.payload[:s.d.N(len(msg)+8)]

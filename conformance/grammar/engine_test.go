@@ -12,8 +12,9 @@ import (
 )
 
 var (
-	packets  = flag.Int64("grammar.packets", 0, "packets of TestLong; 0 is what `make test` has time for")
-	life     = flag.Uint64("grammar.life", 15_000, "packets that one engine of TestLong lives for, or messages that one manager of TestLongCM does: the next one has other options")
+	packets = flag.Int64("grammar.packets", 0, "packets of TestLong; 0 is what `make test` has time for")
+	life    = flag.Uint64("grammar.life", 15_000,
+		"packets that one engine of TestLong lives for, or messages that one manager of TestLongCM does: the next one has other options")
 	messages = flag.Int64("grammar.messages", 0, "messages of TestLongCM; 0 is what `make test` has time for")
 	seed     = flag.Uint64("grammar.seed", 1, "first seed of TestLong and TestLongCM")
 )
@@ -44,7 +45,8 @@ func (l *long) lived(t *testing.T, seed, said, heard uint64, counters any) {
 }
 
 func (l *long) String() string {
-	return fmt.Sprintf("%d %s said and %d heard in %v", l.said, l.what, l.heard, time.Since(l.began).Round(time.Millisecond))
+	return fmt.Sprintf("%d %s said and %d heard in %v", l.said, l.what, l.heard,
+		time.Since(l.began).Round(time.Millisecond))
 }
 
 // orDefault is how much a run of `make test` has time for, unless a flag says.

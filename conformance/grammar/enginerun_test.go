@@ -79,8 +79,8 @@ var (
 // NewEngineRun makes one. The options of the engine, too, follow from the choices.
 func NewEngineRun(d *Dice) (*EngineRun, error) {
 	r := &EngineRun{
-		Speaker: newSpeaker(d), d: d, now: 1e9, tx: make([]transport.TxPacket, 16), rx: make([]transport.RxPacket, batchBytes),
-		rxData: make([][]byte, batchBytes), wcs: make([]transport.WC, 64),
+		Speaker: newSpeaker(d), d: d, now: 1e9, tx: make([]transport.TxPacket, 16),
+		rx: make([]transport.RxPacket, batchBytes), rxData: make([][]byte, batchBytes), wcs: make([]transport.WC, 64),
 	}
 	rng := rand.NewChaCha8([32]byte{d.Byte(), d.Byte()})
 	r.table = mem.NewTable(rng, mem.Limits{})
@@ -91,7 +91,8 @@ func NewEngineRun(d *Dice) (*EngineRun, error) {
 	flags, more := d.Byte(), d.Byte()
 	cfg := transport.Config{
 		GIDs: []netip.Addr{engineAddr}, MTU: ib.MTU4096, Mem: r.table, Rand: rng, GSO: flags&1 != 0,
-		Tuning: transport.Tuning{GoBackN: flags&2 == 0, EndToEndCredits: flags&4 != 0, WholeMessages: flags&8 != 0, PatientRetries: flags&16 != 0, DisableAckCoalesce: flags&224 == 224},
+		Tuning: transport.Tuning{GoBackN: flags&2 == 0, EndToEndCredits: flags&4 != 0,
+			WholeMessages: flags&8 != 0, PatientRetries: flags&16 != 0, DisableAckCoalesce: flags&224 == 224},
 	}
 	r.selective = !cfg.Tuning.GoBackN
 	if flags&96 == 96 {
@@ -124,7 +125,8 @@ func NewEngineRun(d *Dice) (*EngineRun, error) {
 	for _, x := range []struct {
 		n      int
 		access mem.Access
-	}{{1 << 18, all}, {4096, all}, {4096, mem.LocalWrite | mem.RemoteRead}, {100, mem.LocalWrite | mem.RemoteWrite | mem.RemoteAtomic}} {
+	}{{1 << 18, all}, {4096, all}, {4096, mem.LocalWrite | mem.RemoteRead}, {100,
+		mem.LocalWrite | mem.RemoteWrite | mem.RemoteAtomic}} {
 		if err = r.register(x.n, x.access); err != nil {
 			return nil, err
 		}
@@ -148,11 +150,13 @@ func (r *EngineRun) register(n int, access mem.Access) error {
 	for i := range whole {
 		whole[i] = guardByte
 	}
-	m, err := r.table.Register(r.pd, mem.RegionAttr{Bytes: whole[guardBytes : guardBytes+n : guardBytes+n], Access: access})
+	m, err := r.table.Register(r.pd,
+		mem.RegionAttr{Bytes: whole[guardBytes : guardBytes+n : guardBytes+n], Access: access})
 	if err == nil {
 		r.regions = append(r.regions, &region{m, whole, n})
 		r.Speaker.Memory = append(r.Speaker.Memory, Memory{
-			Addr: m.IOVA(), Len: n, Key: m.RKey(), Read: access.Has(mem.RemoteRead), Write: access.Has(mem.RemoteWrite), Atomic: access.Has(mem.RemoteAtomic),
+			Addr: m.IOVA(), Len: n, Key: m.RKey(), Read: access.Has(mem.RemoteRead),
+			Write: access.Has(mem.RemoteWrite), Atomic: access.Has(mem.RemoteAtomic),
 			Flush: access.Has(mem.FlushGlobal),
 		})
 	}
@@ -173,8 +177,9 @@ func (r *EngineRun) create() error {
 // make makes the queue pair of q.
 func (r *EngineRun) make(q *qp) error {
 	a := transport.QPInitAttr{
-		Type: [engineQPs]ib.Transport{ib.RC, ib.RC, ib.UC, ib.UD, ib.RC, ib.RC, ib.RC, ib.UC}[q.i%engineQPs], PD: r.pd, SendCQ: r.cqs[0], RecvCQ: r.cqs[1],
-		Caps:   transport.QPCaps{MaxSendWR: 16, MaxRecvWR: 16, MaxSendSGE: sgePieces, MaxRecvSGE: sgePieces, MaxInline: 64},
+		Type: [engineQPs]ib.Transport{ib.RC, ib.RC, ib.UC, ib.UD, ib.RC, ib.RC, ib.RC, ib.UC}[q.i%engineQPs],
+		PD:   r.pd, SendCQ: r.cqs[0], RecvCQ: r.cqs[1], Caps: transport.QPCaps{MaxSendWR: 16, MaxRecvWR: 16,
+			MaxSendSGE: sgePieces, MaxRecvSGE: sgePieces, MaxInline: 64},
 		SigAll: q.i == 5,
 	}
 	switch q.i % engineQPs {
@@ -208,9 +213,10 @@ func (r *EngineRun) connect(q *qp) error {
 	}
 	timeout := ib.TimeoutCode(r.d.N(16))
 	a := transport.QPAttr{
-		Access: mem.RemoteWrite | mem.RemoteRead | mem.RemoteAtomic | mem.FlushGlobal | mem.FlushPersistent, PortNum: 1, QKey: q.conn.QKey,
-		AV: transport.AddressVector{DGID: ib.GIDFromAddr(speakerAddr)}, PathMTU: mtu, DestQPN: q.conn.Own, RQPSN: next, SQPSN: first,
-		MaxRdAtomic: uint8(1 + r.d.N(4)), MaxDestRdAtomic: uint8(1 + r.d.N(4)), MinRNRTimer: ib.RNRCode(1 + r.d.N(31)), Timeout: timeout,
+		Access:  mem.RemoteWrite | mem.RemoteRead | mem.RemoteAtomic | mem.FlushGlobal | mem.FlushPersistent,
+		PortNum: 1, QKey: q.conn.QKey, AV: transport.AddressVector{DGID: ib.GIDFromAddr(speakerAddr)},
+		PathMTU: mtu, DestQPN: q.conn.Own, RQPSN: next, SQPSN: first, MaxRdAtomic: uint8(1 + r.d.N(4)),
+		MaxDestRdAtomic: uint8(1 + r.d.N(4)), MinRNRTimer: ib.RNRCode(1 + r.d.N(31)), Timeout: timeout,
 		RetryCnt: uint8(r.d.N(8)), RNRRetry: uint8(r.d.N(8)),
 	}
 	until := transport.StateRTS
@@ -275,7 +281,8 @@ func (r *EngineRun) Step() error {
 			b = append(b, make([]byte, ib.ICRCBytes)...)
 		}
 		r.rxData[n] = b
-		x := transport.RxPacket{Src: speakerAddr, Dst: engineAddr, TrafficClass: p.TrafficClass, HopLimit: 64, SrcPort: 4791, Data: b}
+		x := transport.RxPacket{Src: speakerAddr, Dst: engineAddr, TrafficClass: p.TrafficClass, HopLimit: 64,
+			SrcPort: 4791, Data: b}
 		if p.Stranger {
 			x.Src = strangerAddr
 			if r.d.OneIn(2) {
@@ -323,7 +330,8 @@ func (r *EngineRun) transmit() error {
 			r.Heard++
 			p, ok := r.Speaker.Hear(r.frame)
 			if !ok || tx.UDPPayloadLen() != len(r.frame) {
-				return fmt.Errorf("grammar: the engine sent %d bytes that are no packet: % x", len(r.frame), r.frame[:min(len(r.frame), 64)])
+				return fmt.Errorf("grammar: the engine sent %d bytes that are no packet: % x", len(r.frame),
+					r.frame[:min(len(r.frame), 64)])
 			}
 			if !r.admits(p, r.mtuOf(tx.SrcQP)) {
 				return fmt.Errorf("grammar: the engine sent %v with %d bytes", p.Opcode, len(p.Payload))

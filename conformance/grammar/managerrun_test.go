@@ -63,7 +63,8 @@ const (
 )
 
 // managerLimits are small, so that all of them are reached.
-var managerLimits = cm.Limits{Conns: 40, HalfOpen: 12, HalfOpenBytes: 1 << 20, PerPeer: 6, Timewait: 24, Backlog: 8, TxBacklog: 48}
+var managerLimits = cm.Limits{Conns: 40, HalfOpen: 12, HalfOpenBytes: 1 << 20, PerPeer: 6, Timewait: 24,
+	Backlog: 8, TxBacklog: 48}
 
 // NewManagerRun makes one. Its options, too, follow from the choices.
 func NewManagerRun(d *Dice) (*ManagerRun, error) {
@@ -89,14 +90,16 @@ func NewManagerRun(d *Dice) (*ManagerRun, error) {
 		r.Agent.KeepWills()
 	}
 	for i := range r.Peers {
-		r.Peers[i] = &CM{Here: netip.AddrFrom4([4]byte{192, 0, 2, byte(2 + i)}), There: engineAddr, Port: tcpPort, Datagrams: udpPort}
+		r.Peers[i] = &CM{Here: netip.AddrFrom4([4]byte{192, 0, 2, byte(2 + i)}), There: engineAddr,
+			Port: tcpPort, Datagrams: udpPort}
 	}
 	return r, r.listen()
 }
 
 // listen opens the listeners that are closed.
 func (r *ManagerRun) listen() error {
-	for i, s := range []mad.ServiceID{mad.NewServiceID(mad.PortSpaceTCP, tcpPort), mad.NewServiceID(mad.PortSpaceUDP, udpPort)} {
+	for i, s := range []mad.ServiceID{mad.NewServiceID(mad.PortSpaceTCP, tcpPort),
+		mad.NewServiceID(mad.PortSpaceUDP, udpPort)} {
 		if r.listeners[i] != nil {
 			continue
 		}
@@ -214,7 +217,8 @@ func (r *ManagerRun) bounds() error {
 	if n.Conns < 0 || n.Waiting < 0 || n.HalfOpen < 0 || n.HalfBytes < 0 || n.Timewait < 0 {
 		return fmt.Errorf("grammar: %+v", n)
 	}
-	if r.small && (n.Conns > l.Conns || n.HalfOpen > l.HalfOpen || n.HalfBytes > l.HalfOpenBytes || n.Timewait > l.Timewait) {
+	if r.small &&
+		(n.Conns > l.Conns || n.HalfOpen > l.HalfOpen || n.HalfBytes > l.HalfOpenBytes || n.Timewait > l.Timewait) {
 		return fmt.Errorf("grammar: %+v is more than %+v", n, l)
 	}
 	return nil
@@ -227,7 +231,8 @@ func about(c *cm.Conn, e *cm.Event, msg []byte, from netip.Addr) bool {
 	if c.Remote() != from || len(msg) < mad.HeaderBytes+8 {
 		return false
 	}
-	theirs, ours := mad.CommID(binary.BigEndian.Uint32(msg[mad.HeaderBytes:])), mad.CommID(binary.BigEndian.Uint32(msg[mad.HeaderBytes+4:]))
+	theirs, ours := mad.CommID(binary.BigEndian.Uint32(msg[mad.HeaderBytes:])),
+		mad.CommID(binary.BigEndian.Uint32(msg[mad.HeaderBytes+4:]))
 	switch mad.Attribute(binary.BigEndian.Uint16(msg[16:])) {
 	case mad.AttrREJ:
 		return ours == c.LocalID() || theirs == c.RemoteID()
@@ -248,7 +253,8 @@ func (r *ManagerRun) event(e *cm.Event, msg []byte, from netip.Addr) error {
 	if !ok {
 		return fmt.Errorf("grammar: %v of a connection that nobody has", e.Type)
 	}
-	last := e.Type == cm.EventRejected || e.Type == cm.EventUnreachable || e.Type == cm.EventDisconnected || e.Type == cm.EventResolved
+	last := e.Type == cm.EventRejected || e.Type == cm.EventUnreachable || e.Type == cm.EventDisconnected ||
+		e.Type == cm.EventResolved
 	switch {
 	case h.seen[e.Type]:
 		return fmt.Errorf("grammar: %v twice", e.Type)
@@ -256,8 +262,10 @@ func (r *ManagerRun) event(e *cm.Event, msg []byte, from netip.Addr) error {
 		return fmt.Errorf("grammar: %v after the end", e.Type)
 	case e.Type == cm.EventTimewaitExit && !h.over:
 		return fmt.Errorf("grammar: %v of a connection that is not over", e.Type)
-	case msg != nil && (e.Type == cm.EventReply || e.Type == cm.EventEstablished || last && e.Type != cm.EventUnreachable) && !about(e.Conn, e, msg, from):
-		return fmt.Errorf("grammar: %v of the connection %#x with %v's %#x, by a message of %v: % x", e.Type, e.Conn.LocalID(), e.Conn.Remote(), e.Conn.RemoteID(), from, msg)
+	case msg != nil && (e.Type == cm.EventReply || e.Type == cm.EventEstablished ||
+		last && e.Type != cm.EventUnreachable) && !about(e.Conn, e, msg, from):
+		return fmt.Errorf("grammar: %v of the connection %#x with %v's %#x, by a message of %v: % x", e.Type,
+			e.Conn.LocalID(), e.Conn.Remote(), e.Conn.RemoteID(), from, msg)
 	}
 	h.seen[e.Type] = true
 	h.over = h.over || last
@@ -385,11 +393,16 @@ func (r *ManagerRun) ask() error {
 	var err error
 	r.qpn++
 	if d.OneIn(3) {
-		c, err = r.Agent.Resolve(r.now, cm.Lookup{Local: engineAddr, Remote: to, Service: mad.NewServiceID(mad.PortSpaceUDP, 1), Private: b, ListenNs: listen, Tries: d.N(4), RetryNs: int64(d.N(3)) * 1e7}, nil)
+		c, err = r.Agent.Resolve(r.now, cm.Lookup{
+			Local: engineAddr, Remote: to, Service: mad.NewServiceID(mad.PortSpaceUDP, 1), Private: b,
+			ListenNs: listen, Tries: d.N(4), RetryNs: int64(d.N(3)) * 1e7,
+		}, nil)
 	} else {
 		c, err = r.Agent.Connect(r.now, cm.Request{
-			Local: engineAddr, Remote: to, Service: mad.NewServiceID(mad.PortSpaceTCP, 1), QPN: 100 + r.qpn%1000, StartingPSN: 7, ResponderResources: 4, InitiatorDepth: 4, RetryCount: 7,
-			RNRRetryCount: 7, MTU: ib.MTU1024, AckTimeout: ib.TimeoutCode(d.N(32)), HopLimit: 64, Private: b, ListenNs: listen, Tries: d.N(4), RetryNs: int64(d.N(3)) * 1e7,
+			Local: engineAddr, Remote: to, Service: mad.NewServiceID(mad.PortSpaceTCP, 1), QPN: 100 + r.qpn%1000,
+			StartingPSN: 7, ResponderResources: 4, InitiatorDepth: 4, RetryCount: 7,
+			RNRRetryCount: 7, MTU: ib.MTU1024, AckTimeout: ib.TimeoutCode(d.N(32)), HopLimit: 64, Private: b,
+			ListenNs: listen, Tries: d.N(4), RetryNs: int64(d.N(3)) * 1e7,
 		}, nil)
 	}
 	if err == nil { // or too many
@@ -412,7 +425,9 @@ func (r *ManagerRun) move(i int) {
 		drop()
 		return
 	case x < 40:
-		_ = c.Reject(r.now, [...]mad.RejectReason{mad.RejectConsumer, mad.RejectInvalidServiceID, mad.RejectStaleConnection}[d.N(3)], nil, nil)
+		_ = c.Reject(r.now, [...]mad.RejectReason{
+			mad.RejectConsumer, mad.RejectInvalidServiceID, mad.RejectStaleConnection,
+		}[d.N(3)], nil, nil)
 		return
 	case x < 56:
 		c.CommEstablished()
@@ -427,7 +442,8 @@ func (r *ManagerRun) move(i int) {
 	switch c.State() {
 	case cm.ReqRcvd:
 		r.qpn++
-		_ = c.Accept(r.now, cm.Accept{QPN: 100 + r.qpn%1000, StartingPSN: 7, ResponderResources: 4, InitiatorDepth: 4, RNRRetryCount: 7, Bytes: r.bytes})
+		_ = c.Accept(r.now, cm.Accept{QPN: 100 + r.qpn%1000, StartingPSN: 7, ResponderResources: 4,
+			InitiatorDepth: 4, RNRRetryCount: 7, Bytes: r.bytes})
 	case cm.RepRcvd:
 		_ = c.Ready(r.now, nil)
 	case cm.SIDRReqRcvd:

@@ -94,7 +94,8 @@ func (r *targetRun) open(t drill.Target) error {
 	if r.mr, err = r.session.MR(runMemory, peer.AccessAll); err != nil {
 		return err
 	}
-	r.speaker.Memory = []Memory{{Addr: r.mr.Addr(), Len: runMemory, Key: ib.RKey(r.mr.RKey()), Read: true, Write: true, Atomic: true}}
+	r.speaker.Memory = []Memory{{Addr: r.mr.Addr(), Len: runMemory, Key: ib.RKey(r.mr.RKey()), Read: true,
+		Write: true, Atomic: true}}
 	for i := range runQPs {
 		e := &targetEnd{conn: &Conn{Type: [...]ib.Transport{ib.RC, ib.RC, ib.UC, ib.UD}[i], QKey: 0x11111111}}
 		r.ends = append(r.ends, e)
@@ -119,7 +120,9 @@ const firstOwn = 0x400000
 // make makes a queue pair of the target that is connected with the speaker's number own.
 func (r *targetRun) make(t ib.Transport, own, next, first uint32) (peer.QP, error) {
 	typ := map[ib.Transport]peer.Type{ib.RC: peer.RC, ib.UC: peer.UC, ib.UD: peer.UD}[t]
-	qp, err := r.session.QP(peer.QPConfig{Type: typ, Access: peer.AccessAll, MaxSendWR: 16, MaxRecvWR: runRecvs, MaxSGE: 1, QKey: 0x11111111})
+	qp, err := r.session.QP(peer.QPConfig{
+		Type: typ, Access: peer.AccessAll, MaxSendWR: 16, MaxRecvWR: runRecvs, MaxSGE: 1, QKey: 0x11111111,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +224,8 @@ func (r *targetRun) look(e *targetEnd) error {
 			if op == peer.OpFetchAdd {
 				n = 8
 			}
-			_ = e.qp.PostSend(peer.SendWR{Op: op, Flags: peer.FlagSignaled, SGL: []peer.SGE{{MR: r.mr, Len: n}}, RemoteAddr: 1 << 20, RKey: 7, CompareAdd: 1})
+			_ = e.qp.PostSend(peer.SendWR{Op: op, Flags: peer.FlagSignaled,
+				SGL: []peer.SGE{{MR: r.mr, Len: n}}, RemoteAddr: 1 << 20, RKey: 7, CompareAdd: 1})
 		}
 	}
 	return nil
@@ -229,7 +233,8 @@ func (r *targetRun) look(e *targetEnd) error {
 
 // send seals a packet and puts it on the wire.
 func (r *targetRun) send(p Packet) error {
-	d := drill.Datagram{Sent: true, Src: r.b.Local(peer.V4), Dst: r.b.Peer(peer.V4), SrcPort: ib.UDPPort, TOS: p.TrafficClass &^ 3, BadICRC: p.BadICRC}
+	d := drill.Datagram{Sent: true, Src: r.b.Local(peer.V4), Dst: r.b.Peer(peer.V4), SrcPort: ib.UDPPort,
+		TOS: p.TrafficClass &^ 3, BadICRC: p.BadICRC}
 	if p.Stranger && r.b.Stranger(peer.V4).IsValid() {
 		d.Src = r.b.Stranger(peer.V4)
 	}
@@ -298,7 +303,8 @@ func (r *targetRun) alive() error {
 				break
 			}
 			var a ib.Packet
-			if heard = a.Decode(d.Payload) == ib.DecodeOK && a.DestQP == c.Own && a.Opcode == ib.RCAcknowledge && a.AETH.Syndrome.Kind() == ib.SyndromeACK; heard {
+			if heard = a.Decode(d.Payload) == ib.DecodeOK && a.DestQP == c.Own &&
+				a.Opcode == ib.RCAcknowledge && a.AETH.Syndrome.Kind() == ib.SyndromeACK; heard {
 				break
 			}
 			r.speaker.Hear(d.Payload)

@@ -116,7 +116,8 @@ const (
 	numKinds
 )
 
-var kindNames = [numKinds]string{"requests", "answers", "again", "overtaken", "lost", "near-misses", "management", "noise"}
+var kindNames = [numKinds]string{"requests", "answers", "again", "overtaken", "lost", "near-misses",
+	"management", "noise"}
 
 func (k Kind) String() string { return kindNames[k] }
 
@@ -218,7 +219,9 @@ func (s *Speaker) encode() []byte {
 
 // begin sets s.pk to a packet of an opcode with n bytes of payload.
 func (s *Speaker) begin(c *Conn, op ib.Opcode, psn ib.PSN, n int) *ib.Packet {
-	s.pk = ib.Packet{BTH: ib.BTH{Opcode: op, PKey: ib.PKeyDefault, MigReq: true, DestQP: c.Target, PSN: psn, Pad: uint8(ib.PadFor(n))}}
+	s.pk = ib.Packet{BTH: ib.BTH{
+		Opcode: op, PKey: ib.PKeyDefault, MigReq: true, DestQP: c.Target, PSN: psn, Pad: uint8(ib.PadFor(n)),
+	}}
 	s.pk.Payload = s.payload[:n]
 	if c.Selective && op != ib.CNP {
 		s.pk.Resv7 = ib.Resv7Selective

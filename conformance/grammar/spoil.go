@@ -67,13 +67,15 @@ func (s *Speaker) spoil(c *Conn, p *Packet) {
 	case 23:
 		k.FETH = ib.FETH(s.d.U32())
 	case 24:
-		k.Resv6, k.Resv7, k.FECN, k.BECN, k.MigReq = uint8(s.d.N(64)), uint8(s.d.N(128)), s.d.OneIn(2), s.d.OneIn(2), s.d.OneIn(2)
+		k.Resv6, k.Resv7, k.FECN, k.BECN, k.MigReq = uint8(s.d.N(64)), uint8(s.d.N(128)), s.d.OneIn(2),
+			s.d.OneIn(2), s.d.OneIn(2)
 	case 25:
 		p.Stranger = true
 	case 26:
 		p.BadICRC = true
 	case 27: // an answer of another kind, or to what was not asked
-		op := [...]ib.Opcode{ib.RCReadRespFirst, ib.RCReadRespMiddle, ib.RCReadRespLast, ib.RCReadRespOnly, ib.RCAcknowledge, ib.RCAtomicAck}[s.d.N(6)]
+		op := [...]ib.Opcode{ib.RCReadRespFirst, ib.RCReadRespMiddle, ib.RCReadRespLast, ib.RCReadRespOnly,
+			ib.RCAcknowledge, ib.RCAtomicAck}[s.d.N(6)]
 		n := 0
 		if op.Info().Op == ib.OpReadResponse {
 			n = s.d.N(c.MTU + 1)

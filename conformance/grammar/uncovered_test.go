@@ -20,7 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var profileFlag = flag.String("grammar.profile", "", "coverage of transport by TestLong, to say why what is not covered is not")
+var profileFlag = flag.String("grammar.profile", "",
+	"coverage of transport by TestLong, to say why what is not covered is not")
 
 // reasons say why statements of the engine do not run in TestLong. The first that matches "file
 // function: text" has them.
@@ -97,8 +98,10 @@ func TestUncovered(t *testing.T) {
 		covered -= sum[why]
 		t.Logf("| %d | %s |", sum[why], why)
 	}
-	t.Logf("%.1f %% of %d statements, %.1f %% of those that packets can reach", 100*float64(covered)/float64(all), all, 100*float64(covered)/float64(covered+sum[reachable]))
-	for _, name := range slices.SortedFunc(maps.Keys(left), func(a, b string) int { return cmp.Compare(left[b], left[a]) }) {
+	t.Logf("%.1f %% of %d statements, %.1f %% of those that packets can reach",
+		100*float64(covered)/float64(all), all, 100*float64(covered)/float64(covered+sum[reachable]))
+	for _, name := range slices.SortedFunc(maps.Keys(left),
+		func(a, b string) int { return cmp.Compare(left[b], left[a]) }) {
 		t.Logf("%d in %s", left[name], name)
 	}
 	for _, r := range reasons {
@@ -135,7 +138,8 @@ func (s *source) at(t *testing.T, from, to string) (name, text string) {
 		if f, ok := d.(*ast.FuncDecl); ok && f.Pos() <= end && begin <= f.End() {
 			name = f.Name.Name
 			if f.Recv != nil {
-				name = strings.TrimPrefix(string(s.text[s.file.Offset(f.Recv.List[0].Type.Pos()):s.file.Offset(f.Recv.List[0].Type.End())]), "*") + "." + name
+				name = strings.TrimPrefix(string(s.text[s.file.Offset(
+					f.Recv.List[0].Type.Pos()):s.file.Offset(f.Recv.List[0].Type.End())]), "*") + "." + name
 			}
 			break
 		}

@@ -77,8 +77,7 @@ func (h Guest) ListeningCM(ctx context.Context, p matrix.Process, port int) erro
 }
 
 // Joined looks for the group among those that the guest's interface receives, where rxe puts it
-// when a queue pair is attached. The original prints to a pipe, which shows nothing before
-// its end.
+// when a queue pair is attached. The original prints to a pipe, which shows nothing before its end.
 func (h Guest) Joined(ctx context.Context, p matrix.Process, group netip.Addr) error {
 	return matrix.Poll(ctx, p, func() (bool, error) {
 		text, err := h.P.Guest().Run(ctx, "cat", "/proc/net/dev_mcast")

@@ -26,8 +26,8 @@ func NewRXE(ctx context.Context, g *lab.Guest) (*RXE, error) {
 		return nil, fmt.Errorf("hosts: kernel release %q: %w", g.Image.Kernel, err)
 	}
 	p.Agent, err = peer.NewAgent(ctx, peer.AgentPlace{
-		Agent: peer.AgentServer{Addr: g.AgentAddr(), Dev: g.Dev}, Name: "rxe " + g.Image.KernelName(), Link: "rxe", PortName: g.Name,
-		Profile: peer.ProfileRXE, Addr4: g.Addr4, Addr6: g.Addr6,
+		Agent: peer.AgentServer{Addr: g.AgentAddr(), Dev: g.Dev}, Name: "rxe " + g.Image.KernelName(),
+		Link: "rxe", PortName: g.Name, Profile: peer.ProfileRXE, Addr4: g.Addr4, Addr6: g.Addr6,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("hosts: %s: %w", g.Name, err)

@@ -10,9 +10,8 @@ import (
 	"path/filepath"
 )
 
-// agentSource is the verbs agent: the only C in the project, because libibverbs is
-// the only way to the kernel's rxe. Its protocol is described in verbsd.h and spoken
-// by package peer.
+// agentSource is the verbs agent: the only C in the project, because libibverbs is the only way to
+// the kernel's rxe. Its protocol is described in verbsd.h and spoken by package peer.
 //
 //go:embed agent/*.c agent/*.h
 var agentSource embed.FS
@@ -60,7 +59,8 @@ func buildAgent(ctx context.Context, m *machine, root, dir string) ([]byte, erro
 	}
 	// -B and -L: gcc would look for crt files and libc beside itself before the sysroot.
 	libs := filepath.Join(root, m.libs)
-	args := []string{"--sysroot=" + root, "-B" + libs + "/", "-L" + libs, "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-o", bin}
+	args := []string{"--sysroot=" + root, "-B" + libs + "/", "-L" + libs, "-std=gnu11", "-O2", "-Wall",
+		"-Wextra", "-Werror", "-o", bin}
 	// The names are enumerators, which the preprocessor cannot see.
 	for name, def := range map[string]string{"IBV_WR_FLUSH": "HAVE_FLUSH", "IBV_WR_ATOMIC_WRITE": "HAVE_ATOMIC_WRITE"} {
 		if bytes.Contains(header, []byte(name)) {

@@ -38,7 +38,8 @@ var aptOptions = []string{"-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retri
 // the package lists, which apt does not wait for.
 func runApt(ctx context.Context, args ...string) error {
 	return retry(ctx, aptTries, aptPause, func() error {
-		return runCommand(ctx, fetchTimeout, "apt-get", append(aptOptions[:len(aptOptions):len(aptOptions)], args...)...)
+		return runCommand(ctx, fetchTimeout, "apt-get",
+			append(aptOptions[:len(aptOptions):len(aptOptions)], args...)...)
 	})
 }
 
@@ -102,7 +103,8 @@ type archive struct {
 }
 
 // errNoArchive says that apt has no Debian main archive configured.
-var errNoArchive = errors.New("lab: no Debian archive (component main, type deb) in /etc/apt/sources.list or sources.list.d")
+var errNoArchive = errors.New(
+	"lab: no Debian archive (component main, type deb) in /etc/apt/sources.list or sources.list.d")
 
 // debianArchive reads the archive's URI from the apt sources below etc ("/etc/apt").
 func debianArchive(etc string) (archive, error) {
@@ -274,9 +276,8 @@ func aptState(dir, kind, suite, arch string) (opts []string, err error) {
 	}, nil
 }
 
-// fetchSuite downloads pkgs and all that they depend on from a suite of the machine's
-// archive, with an apt state of its own (nothing is taken as installed), and returns
-// the package files.
+// fetchSuite downloads pkgs and all that they depend on from a suite of the machine's archive, with
+// an apt state of its own (nothing is taken as installed), and returns the package files.
 func fetchSuite(ctx context.Context, dir, suite string, pkgs []string) ([]string, error) {
 	_, _, m := parseSuite(suite)
 	opts, err := aptState(dir, "deb", suite, m.debian)

@@ -20,11 +20,14 @@ func TestDebianArchive(t *testing.T) {
 		{"deb822", "debian.sources", "Types: deb\n# a comment\nURIs: http://mirror.example/debian-security\nSuites: bookworm-security\nComponents: main\n\n" +
 			"Types: deb deb-src\nURIs: http://mirror.example/debian\nSuites: bookworm bookworm-updates\nComponents: main\nSigned-By: /usr/share/keyrings/k.gpg\n",
 			archive{"http://mirror.example/debian", "/usr/share/keyrings/k.gpg"}},
-		{"one line", "a.list", "# deb http://no.example/debian bookworm main\ndeb-src http://no.example/debian bookworm main\n" +
-			"deb [arch=amd64 signed-by=/k.gpg] https://mirror.example/x/debian/ trixie main contrib # why\n",
+		{"one line", "a.list",
+			"# deb http://no.example/debian bookworm main\ndeb-src http://no.example/debian bookworm main\n" +
+				"deb [arch=amd64 signed-by=/k.gpg] https://mirror.example/x/debian/ trixie main contrib # why\n",
 			archive{"https://mirror.example/x/debian/", "/k.gpg"}},
 		{"third party", "b.list", "deb https://other.example/apt bookworm main\n", archive{}},
-		{"disabled", "c.sources", "Enabled: no\nTypes: deb\nURIs: http://mirror.example/debian\nSuites: bookworm\nComponents: main\n", archive{}},
+		{"disabled", "c.sources",
+			"Enabled: no\nTypes: deb\nURIs: http://mirror.example/debian\nSuites: bookworm\nComponents: main\n",
+			archive{}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -50,7 +53,8 @@ func TestDebianArchive(t *testing.T) {
 }
 
 func TestRedact(t *testing.T) {
-	if got := redact("Err http://mirror.example:8080/debian x [IP: 192.0.2.1 80]"); got != "Err http://archive/debian x" {
+	if got := redact("Err http://mirror.example:8080/debian x [IP: 192.0.2.1 80]"); got !=
+		"Err http://archive/debian x" {
 		t.Fatal(got)
 	}
 }
@@ -98,7 +102,9 @@ func TestChosenKernel(t *testing.T) {
 		require.Equal(t, suitePackages, packages[1:])
 	}
 	a := archive{uri: "http://mirror.example/debian"}
-	require.Equal(t, "deb [arch=arm64] http://mirror.example/debian trixie main\n", sources(a, "deb", "arm64", "", "trixie-arm64"))
+	require.Equal(t, "deb [arch=arm64] http://mirror.example/debian trixie main\n",
+		sources(a, "deb", "arm64", "", "trixie-arm64"))
 	require.Equal(t, "deb [arch=amd64] http://mirror.example/debian bookworm main\ndeb [arch=amd64] http://mirror.example/debian bookworm-backports main\n"+
-		"deb [arch=amd64] http://mirror.example/debian-security bookworm-security main\n", sources(a, "deb", "amd64", "", "bookworm@6.1.0-47"))
+		"deb [arch=amd64] http://mirror.example/debian-security bookworm-security main\n", sources(a, "deb",
+		"amd64", "", "bookworm@6.1.0-47"))
 }

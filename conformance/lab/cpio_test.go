@@ -47,7 +47,8 @@ func TestCPIO(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := readCPIO(t, buf.Bytes())
-	want := map[string]string{"a": "40755 ", "a/b": "40755 ", "a/b/c": "100755 hello", "a/l": "120777 b/c", "dev": "40755 ", "dev/null": "20600 "}
+	want := map[string]string{"a": "40755 ", "a/b": "40755 ", "a/b/c": "100755 hello", "a/l": "120777 b/c",
+		"dev": "40755 ", "dev/null": "20600 "}
 	if len(got) != len(want) {
 		t.Fatalf("%v", got)
 	}

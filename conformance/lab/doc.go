@@ -3,12 +3,11 @@
 //
 // # Parts
 //
-// An Image is what a guest boots: the kernel, the modules and the user space of
-// one Debian suite, fetched with apt into a private state directory, unpacked
-// without being installed, and packed as an initramfs together with two programs
-// of the lab's own: labd, the guest's init and command daemon, and verbsd, the
-// verbs agent. Images are cached below conformance/.cache; a second run needs no
-// network.
+// An Image is what a guest boots: the kernel, the modules and the user space of one Debian suite,
+// fetched with apt into a private state directory, unpacked without being installed, and packed as
+// an initramfs together with two programs of the lab's own: labd, the guest's init and command
+// daemon, and verbsd, the verbs agent. Images are cached below conformance/.cache; a second run
+// needs no network.
 //
 // A Lab is a set of guests around two Ethernet segments, each a switch of package
 // wire with a tap of this machine on it: the segment under test (Host4, Host6 and
@@ -20,11 +19,10 @@
 //
 // # Where it runs
 //
-// Enter moves the whole program into a network, process and mount namespace of its
-// own before anything else happens. The namespaces have no name and end with their
-// first process, so that a crash of the lab leaves no guest, tap or address behind.
-// Root is used where it is there; otherwise a user namespace is, and what apt would
-// have installed must be there already.
+// Enter moves the whole program into a network, process and mount namespace of its own before
+// anything else happens. The namespaces have no name and end with their first process, so that a
+// crash of the lab leaves no guest, tap or address behind. Root is used where it is there;
+// otherwise a user namespace is, and what apt would have installed must be there already.
 //
 // # Concurrency
 //

@@ -76,7 +76,8 @@ func reexec() int {
 	sigs := make(chan os.Signal, 4)
 	signal.Notify(sigs, os.Interrupt, unix.SIGTERM, unix.SIGQUIT, unix.SIGHUP)
 	if err := cmd.Start(); err != nil {
-		fmt.Fprintf(os.Stderr, "lab: namespaces: %v (needs root, or a kernel that lets users make user namespaces)\n", err)
+		fmt.Fprintf(os.Stderr,
+			"lab: namespaces: %v (needs root, or a kernel that lets users make user namespaces)\n", err)
 		return 1
 	}
 	done := make(chan struct{})

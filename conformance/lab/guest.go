@@ -171,7 +171,8 @@ func (g *Guest) power(n int, cfg GuestConfig) error {
 		"-machine", m.board + ",accel=" + accel, "-cpu", cpu, "-smp", cpus, "-m", fmt.Sprint(guestMemoryMB),
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio",
 		"-kernel", g.Image.Vmlinuz, "-initrd", g.Image.Initrd,
-		"-append", "console=" + m.console + " " + kernelArgs + " " + cfg.KernelArgs + " lab=" + base64.RawURLEncoding.EncodeToString(boot),
+		"-append", "console=" + m.console + " " + kernelArgs + " " + cfg.KernelArgs + " lab=" +
+			base64.RawURLEncoding.EncodeToString(boot),
 		"-object", "rng-random,filename=/dev/urandom,id=rng0", "-device", "virtio-rng-pci,rng=rng0",
 	}
 	g.cmd = exec.Command(qemu)
@@ -180,7 +181,8 @@ func (g *Guest) power(n int, cfg GuestConfig) error {
 		port **wire.Port
 		mtu  int
 	}{{g.lab.Wire, &g.Port, mtu}, {g.lab.mgmt, &g.mgmtPort, 1500}} {
-		device := fmt.Sprintf("virtio-net-pci,netdev=n%d,mac=52:54:00:77:%02x:%02x,host_mtu=%d,romfile=", i, i, firstGuest+n, seg.mtu)
+		device := fmt.Sprintf("virtio-net-pci,netdev=n%d,mac=52:54:00:77:%02x:%02x,host_mtu=%d,romfile=", i,
+			i, firstGuest+n, seg.mtu)
 		if i == 0 && cfg.NetArgs != "" {
 			device += "," + cfg.NetArgs
 		}
@@ -281,8 +283,7 @@ func (g *Guest) Close() {
 	})
 }
 
-// AgentAddr is the address of the verbs agent that StartAgent started, over the
-// management segment.
+// AgentAddr is the address of the verbs agent that StartAgent started, over the management segment.
 func (g *Guest) AgentAddr() string { return net.JoinHostPort(g.mgmt, fmt.Sprint(agentPort)) }
 
 // StartAgent starts the verbs agent in the guest.

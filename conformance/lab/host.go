@@ -50,8 +50,7 @@ func (l *Lab) AddHost() (*Host, error) {
 	return h, nil
 }
 
-// Do runs f where the sockets that it opens are the Host's. Goroutines that it starts are
-// outside.
+// Do runs f where the sockets that it opens are the Host's. Goroutines that it starts are outside.
 func (h *Host) Do(f func() error) error { return h.ns.Do(f) }
 
 // Start starts a command there.

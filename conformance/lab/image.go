@@ -298,7 +298,8 @@ func buildLabd(ctx context.Context, cache string, m *machine) ([]byte, error) {
 		return nil, err
 	}
 	out := filepath.Join(cache, "labd-"+m.debian)
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", out, "./conformance/lab/labd")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o",
+		out, "./conformance/lab/labd")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+m.debian, "GOFLAGS=-mod=readonly")
 	if b, err := cmd.CombinedOutput(); err != nil {

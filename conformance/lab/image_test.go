@@ -34,11 +34,15 @@ func TestImageMoves(t *testing.T) {
 
 func TestImageMustBeWhole(t *testing.T) {
 	for name, spoil := range map[string]func(im *Image) error{
-		"no initramfs":          func(im *Image) error { return os.Remove(im.Initrd) },
-		"a part of it":          func(im *Image) error { return os.Truncate(im.Initrd, 3) },
-		"no kernel":             func(im *Image) error { return os.Remove(im.Vmlinuz) },
-		"nothing describes it":  func(im *Image) error { return os.Remove(filepath.Join(filepath.Dir(im.Initrd), imageFile)) },
-		"half of a description": func(im *Image) error { return os.Truncate(filepath.Join(filepath.Dir(im.Initrd), imageFile), 20) },
+		"no initramfs": func(im *Image) error { return os.Remove(im.Initrd) },
+		"a part of it": func(im *Image) error { return os.Truncate(im.Initrd, 3) },
+		"no kernel":    func(im *Image) error { return os.Remove(im.Vmlinuz) },
+		"nothing describes it": func(im *Image) error {
+			return os.Remove(filepath.Join(filepath.Dir(im.Initrd), imageFile))
+		},
+		"half of a description": func(im *Image) error {
+			return os.Truncate(filepath.Join(filepath.Dir(im.Initrd), imageFile), 20)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := madeImage(t)
@@ -53,7 +57,9 @@ func TestImageMustBeWhole(t *testing.T) {
 
 // Newer packages have the kernel beside its modules.
 func TestFindKernel(t *testing.T) {
-	set := packageSet{Packages: []string{"linux-image-7.2.12+deb14-amd64_7.2.12-1_amd64.deb", "linux-image-6.1.0-1-amd64_6.1.9-1_amd64.deb"}}
+	set := packageSet{Packages: []string{
+		"linux-image-7.2.12+deb14-amd64_7.2.12-1_amd64.deb", "linux-image-6.1.0-1-amd64_6.1.9-1_amd64.deb",
+	}}
 	for file, want := range map[string]Image{
 		"boot/vmlinuz-6.1.0-1-amd64":                      {Kernel: "6.1.0-1-amd64", Version: "6.1.9-1"},
 		"usr/lib/modules/7.2.12+deb14-amd64/vmlinuz":      {Kernel: "7.2.12+deb14-amd64", Version: "7.2.12-1"},

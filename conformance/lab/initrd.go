@@ -22,11 +22,13 @@ var guestPrograms = []string{
 
 // busyboxApplets get a link in /bin, the last place in the guest's PATH.
 var busyboxApplets = []string{
-	"cat", "ls", "cp", "mv", "rm", "mkdir", "rmdir", "ln", "echo", "printf", "sleep", "true", "false", "test", "[", "env",
-	"grep", "sed", "awk", "head", "tail", "wc", "sort", "uniq", "cut", "tr", "tee", "xargs", "find", "seq", "date", "dd", "cmp", "diff",
-	"md5sum", "sha256sum", "hexdump", "od", "stat", "df", "free", "ps", "top", "kill", "pidof", "nice", "timeout", "time", "uname", "dmesg",
-	"mount", "umount", "modprobe", "insmod", "rmmod", "lsmod", "sysctl", "nc", "ping", "ping6", "arp", "hostname", "poweroff", "reboot",
-	"setsid", "nohup", "sync", "touch", "chmod", "readlink", "realpath", "basename", "dirname", "expr", "id", "taskset", "usleep",
+	"cat", "ls", "cp", "mv", "rm", "mkdir", "rmdir", "ln", "echo", "printf", "sleep", "true", "false",
+	"test", "[", "env", "grep", "sed", "awk", "head", "tail", "wc", "sort", "uniq", "cut", "tr", "tee",
+	"xargs", "find", "seq", "date", "dd", "cmp", "diff", "md5sum", "sha256sum", "hexdump", "od", "stat", "df",
+	"free", "ps", "top", "kill", "pidof", "nice", "timeout", "time", "uname", "dmesg", "mount", "umount",
+	"modprobe", "insmod", "rmmod", "lsmod", "sysctl", "nc", "ping", "ping6", "arp", "hostname", "poweroff",
+	"reboot", "setsid", "nohup", "sync", "touch", "chmod", "readlink", "realpath", "basename", "dirname", "expr", "id",
+	"taskset", "usleep",
 }
 
 // buildInitrd writes the initramfs.
@@ -40,7 +42,8 @@ func (im *Image) buildInitrd(ctx context.Context, root string, labd, agent []byt
 	defer f.Close()
 	bw := bufio.NewWriterSize(f, 1<<20)
 	c := newCPIO(bw)
-	for _, d := range []string{"proc", "sys", "dev", "tmp", "root", "run", "var/tmp", "etc", "bin", "usr/bin", "usr/sbin", "usr/local/bin", m.libs} {
+	for _, d := range []string{"proc", "sys", "dev", "tmp", "root", "run", "var/tmp", "etc", "bin", "usr/bin",
+		"usr/sbin", "usr/local/bin", m.libs} {
 		c.dir(d)
 	}
 	c.symlink("lib", "usr/lib")

@@ -27,10 +27,12 @@ const someLog = `[    0.000000] Linux version 6.1.0
 func TestTroubles(t *testing.T) {
 	got := troubles(someLog)
 	require.Equal(t, []Trouble{
-		{"[   12.100001] WARNING: CPU: 0 PID: 13 at drivers/net/x.c:7 x_open+0x9d4/0xd90 [x]", "[   12.100003] Call Trace:"},
+		{"[   12.100001] WARNING: CPU: 0 PID: 13 at drivers/net/x.c:7 x_open+0x9d4/0xd90 [x]",
+			"[   12.100003] Call Trace:"},
 		{"[   14.000000] Call Trace:"},
 		{"[   15.000000] WARNING: CPU: 0 PID: 1 at mm/y.c:8 y+0x1/0x2"},
-		{"[   15.000001] BUG: kernel NULL pointer dereference, address: 0000000000000008", "[   15.000002] Call Trace:"},
+		{"[   15.000001] BUG: kernel NULL pointer dereference, address: 0000000000000008",
+			"[   15.000002] Call Trace:"},
 	}, got)
 	var places []string
 	for _, x := range got {
@@ -39,11 +41,13 @@ func TestTroubles(t *testing.T) {
 	require.Equal(t, []string{"drivers/net/x.c:7 x_open", "", "mm/y.c:8 y", ""}, places)
 	require.Equal(t, "a\nb", Trouble{"a", "b"}.String())
 	require.Empty(t, troubles("[    1.000000] all is well\n"))
-	for _, line := range []string{"", "WARNING: somebody is slow", "WARNING: at", "WARNING: CPU: 0 at mm/y.c:8", "BUG: CPU: 0 at mm/y.c:8 y+0x1/0x2"} {
+	for _, line := range []string{"", "WARNING: somebody is slow", "WARNING: at",
+		"WARNING: CPU: 0 at mm/y.c:8", "BUG: CPU: 0 at mm/y.c:8 y+0x1/0x2"} {
 		require.Empty(t, Trouble{line}.Warning(), line)
 	}
 	require.Empty(t, Trouble(nil).Warning())
-	for _, mark := range []string{"Oops: 0000 [#1]", "general protection fault", "rcu: INFO: rcu_sched self-detected stall", "watchdog: BUG: soft lockup - CPU#0"} {
+	for _, mark := range []string{"Oops: 0000 [#1]", "general protection fault",
+		"rcu: INFO: rcu_sched self-detected stall", "watchdog: BUG: soft lockup - CPU#0"} {
 		require.Len(t, troubles("x\n"+mark+"\ny\n"), 1, mark)
 	}
 }

@@ -17,14 +17,16 @@ type machine struct {
 
 var amd64 = &machine{
 	debian: "amd64", libs: "usr/lib/x86_64-linux-gnu", loader: "ld-linux-x86-64.so.2", loaderDir: "lib64",
-	gcc: Need{"gcc", "gcc"}, qemu: Need{"qemu-system-x86_64", "qemu-system-x86"}, board: "q35", cpu: "max", console: "ttyS0",
+	gcc: Need{"gcc", "gcc"}, qemu: Need{"qemu-system-x86_64", "qemu-system-x86"}, board: "q35", cpu: "max",
+	console: "ttyS0",
 }
 
 // machines are all but amd64. Pointer authentication, which QEMU's "max" has, is slow where it is
 // emulated.
 var machines = []*machine{{
 	debian: "arm64", libs: "usr/lib/aarch64-linux-gnu", loader: "ld-linux-aarch64.so.1", loaderDir: "usr/lib",
-	gcc: Need{"aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu"}, qemu: Need{"qemu-system-aarch64", "qemu-system-arm"}, board: "virt", cpu: "cortex-a72", console: "ttyAMA0",
+	gcc: Need{"aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu"}, qemu: Need{"qemu-system-aarch64", "qemu-system-arm"},
+	board: "virt", cpu: "cortex-a72", console: "ttyAMA0",
 }}
 
 // A suite's name may have a kernel behind it, "bookworm@6.1.0-47": then the guest has that of the

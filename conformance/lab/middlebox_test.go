@@ -92,8 +92,7 @@ func newRig(t *testing.T, link, family string, conf cc.Config) *rig {
 	t.Cleanup(r.sw.Close)
 	r.a = r.host(link, "a", addrs[family][0], transport.Tuning{Congestion: conf, MaxUnackedPackets: 64})
 	r.b = r.host(link, "b", addrs[family][1], transport.Tuning{})
-	// A kernel may take a second until it uses a new IPv6 interface: 7 retries at
-	// 0.5 s.
+	// A kernel may take a second until it uses a new IPv6 interface: 7 retries at 0.5 s.
 	attr := verbs.DefaultConnAttr()
 	attr.MTU, attr.Timeout = ib.MTU1024, 17
 	require.NoError(t, r.a.qp.Connect(r.b.qp.LocalInfo(0), &attr))
@@ -241,7 +240,8 @@ func TestMarksCutTheRateAndItRecovers(t *testing.T) {
 			require.EqualValues(t, len(cnps.Events()), cb.CNPsSent)
 			require.EqualValues(t, len(cnps.Events()), ca.CNPsHandled)
 			require.NotZero(t, ca.RateCuts)
-			require.LessOrEqual(t, ca.RateCuts, ca.CNPsHandled-ca.DropCNP, "the paper cuts for each that is about packets that have left, if 25 us have passed")
+			require.LessOrEqual(t, ca.RateCuts, ca.CNPsHandled-ca.DropCNP,
+				"the paper cuts for each that is about packets that have left, if 25 us have passed")
 			require.NotZero(t, ca.PacingHolds)
 			require.LessOrEqual(t, len(cnps.Events()), r.marks.Hits())
 			require.LessOrEqual(t, int64(len(cnps.Events())), int64(marked)/transport.DefaultCNPGapNs+1, "one a gap")
@@ -309,7 +309,8 @@ func testRateIsABound(t *testing.T, link string) {
 	// More, and later, if the machine kept an end from running for as long as an ACK timeout.
 	require.GreaterOrEqual(t, packets, uint64(messages*messageBytes/1024))
 	// The last batch, and what was saved at the start, are not waited for.
-	least := time.Duration(float64(packets*wireBytes)*8e9/float64(rate)) - 3*time.Duration(cc.BurstNs) - 64*1024*8*time.Duration(1e9)/time.Duration(rate)
+	least := time.Duration(float64(packets*wireBytes)*8e9/float64(rate)) - 3*time.Duration(cc.BurstNs) -
+		64*1024*8*time.Duration(1e9)/time.Duration(rate)
 	require.GreaterOrEqual(t, took, least)
 	t.Logf("%v for %v at %d Mb/s", took, time.Duration(float64(packets*wireBytes)*8e9/float64(rate)), rate/cc.Mbps)
 }

@@ -14,7 +14,8 @@ import (
 
 // bootModules are loaded before the guest is ready, with what they depend on.
 var bootModules = []string{
-	"virtio_pci", "virtio_net", "ipv6", "crc32_generic", "crc32c_generic", "ib_core", "ib_uverbs", "rdma_cm", "rdma_ucm", "ib_umad", "rdma_rxe",
+	"virtio_pci", "virtio_net", "ipv6", "crc32_generic", "crc32c_generic", "ib_core", "ib_uverbs", "rdma_cm",
+	"rdma_ucm", "ib_umad", "rdma_rxe",
 }
 
 // extraModules lie in the guest for modprobe.

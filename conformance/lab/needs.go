@@ -41,7 +41,8 @@ func Install(ctx context.Context, needs []Need, logf func(string, ...any)) error
 		return nil
 	}
 	if os.Geteuid() != 0 {
-		return fmt.Errorf("lab: missing packages; as root run: apt-get install --no-install-recommends %s", strings.Join(packages, " "))
+		return fmt.Errorf("lab: missing packages; as root run: apt-get install --no-install-recommends %s",
+			strings.Join(packages, " "))
 	}
 	logf("lab: installing %s", strings.Join(packages, " "))
 	if err := runApt(ctx, "update"); err != nil {

@@ -18,7 +18,8 @@ func TestMissing(t *testing.T) {
 		}
 	}
 	got := missing([]Need{
-		{"have-this-program", "a"}, {"no-such-program", "b"}, {file, "c"}, {file + ".not", "d"}, {"no-such-program-either", "b"},
+		{"have-this-program", "a"}, {"no-such-program", "b"}, {file, "c"}, {file + ".not", "d"},
+		{"no-such-program-either", "b"},
 	})
 	if want := []string{"b", "d"}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)

@@ -8,11 +8,10 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 )
 
-// Namespace is a network namespace of this process's own: a thread that lives
-// in it and does there what it is told. Sockets stay in the namespace in which
-// they were opened, so that one process can have devices in several, with a
-// switch of package wire between them. Nothing of the machine's own network is
-// seen or touched. It needs root.
+// Namespace is a network namespace of this process's own: a thread that lives in it and does there
+// what it is told. Sockets stay in the namespace in which they were opened, so that one process can
+// have devices in several, with a switch of package wire between them. Nothing of the machine's own
+// network is seen or touched. It needs root.
 type Namespace struct {
 	calls chan func()
 }

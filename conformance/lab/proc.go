@@ -126,7 +126,8 @@ func (p *Proc) collect(ctx context.Context, guest string) {
 				p.exit = guestproto.Exit{Code: -1, Error: e.Error()}
 			}
 			if p.exit.Code != 0 || p.exit.Error != "" {
-				ee := &ExitError{Guest: guest, Argv: p.Argv, Code: p.exit.Code, Signal: p.exit.Signal, Output: tail(p.both.Bytes(), 2000)}
+				ee := &ExitError{Guest: guest, Argv: p.Argv, Code: p.exit.Code, Signal: p.exit.Signal,
+					Output: tail(p.both.Bytes(), 2000)}
 				if p.exit.Error != "" {
 					ee.Err = errors.New(p.exit.Error)
 				}
@@ -183,7 +184,8 @@ func (p *Proc) WaitOutput(ctx context.Context, text string) error {
 			}
 			return fmt.Errorf("lab: %s ended without printing %q: %s", p.Argv[0], text, tail([]byte(p.Output()), 1000))
 		case <-ctx.Done():
-			return fmt.Errorf("lab: %s has not printed %q: %w: %s", p.Argv[0], text, ctx.Err(), tail([]byte(p.Output()), 1000))
+			return fmt.Errorf("lab: %s has not printed %q: %w: %s", p.Argv[0], text, ctx.Err(),
+				tail([]byte(p.Output()), 1000))
 		}
 	}
 }

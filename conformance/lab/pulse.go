@@ -146,5 +146,6 @@ func (p *Pulse) Summary() string {
 			n++
 		}
 	}
-	return fmt.Sprintf("it did not answer for %v or more %d times, for %v or more %d times, and for %v at most", minStandstill, len(p.stood), longStandstill, n, p.longest.Round(time.Millisecond))
+	return fmt.Sprintf("it did not answer for %v or more %d times, for %v or more %d times, and for %v at most",
+		minStandstill, len(p.stood), longStandstill, n, p.longest.Round(time.Millisecond))
 }

@@ -40,7 +40,8 @@ type Root struct {
 // PrepareRoot makes a root below the cache, in a folder of the given name, or returns the one that
 // is there. recipe changes whenever packages does. It needs the network the first time only, so
 // that it must run before Enter.
-func PrepareRoot(ctx context.Context, name, suite string, recipe int, packages []string, logf func(string, ...any)) (*Root, error) {
+func PrepareRoot(ctx context.Context, name, suite string, recipe int, packages []string,
+	logf func(string, ...any)) (*Root, error) {
 	cache, err := CacheDir()
 	if err != nil {
 		return nil, err
@@ -61,7 +62,8 @@ func PrepareRoot(ctx context.Context, name, suite string, recipe int, packages [
 
 // ensureRoot downloads and unpacks packages of a suite, and all that they depend on, unless that
 // has been done by the same recipe.
-func ensureRoot(ctx context.Context, dir, root, suite string, recipe int, packages []string, logf func(string, ...any)) (packageSet, error) {
+func ensureRoot(ctx context.Context, dir, root, suite string, recipe int, packages []string,
+	logf func(string, ...any)) (packageSet, error) {
 	return unpackOnce(ctx, dir, root, recipe, logf, func() ([]string, error) {
 		logf("lab: downloading packages of %s", suite)
 		return fetchSuite(ctx, filepath.Join(dir, "apt"), suite, packages)
@@ -70,7 +72,8 @@ func ensureRoot(ctx context.Context, dir, root, suite string, recipe int, packag
 
 // unpackOnce unpacks the packages that fetch brings, unless that has been done by the same recipe.
 // What fetch leaves in the folder apt goes when they are unpacked.
-func unpackOnce(ctx context.Context, dir, root string, recipe int, logf func(string, ...any), fetch func() ([]string, error)) (packageSet, error) {
+func unpackOnce(ctx context.Context, dir, root string, recipe int, logf func(string, ...any),
+	fetch func() ([]string, error)) (packageSet, error) {
 	stamp := filepath.Join(dir, "packages.json")
 	var set packageSet
 	if b, err := os.ReadFile(stamp); err == nil && json.Unmarshal(b, &set) == nil && set.Recipe == recipe {

@@ -13,7 +13,8 @@ import (
 // an architecture (Debian's name of it) and an older C library: packages of several suites, by
 // suite, without what they depend on. recipe changes whenever they do. It needs the network the
 // first time only.
-func PrepareSysroot(ctx context.Context, name, arch string, recipe int, packages map[string][]string, logf func(string, ...any)) (string, error) {
+func PrepareSysroot(ctx context.Context, name, arch string, recipe int, packages map[string][]string,
+	logf func(string, ...any)) (string, error) {
 	cache, err := CacheDir()
 	if err != nil {
 		return "", err

@@ -52,7 +52,8 @@ func openTap(name string, mtu int, addrs ...string) (*os.File, error) {
 // this namespace, which it makes if it is not there. Both go with the namespace.
 func bridgeTap(bridge string, n, mtu int) (string, error) {
 	if _, err := net.InterfaceByName(bridge); err != nil {
-		for _, c := range [][]string{{"link", "add", bridge, "type", "bridge"}, {"link", "set", bridge, "mtu", fmt.Sprint(mtu), "up"}} {
+		for _, c := range [][]string{{"link", "add", bridge, "type", "bridge"}, {"link", "set", bridge, "mtu",
+			fmt.Sprint(mtu), "up"}} {
 			if err := ip(c...); err != nil {
 				return "", err
 			}

@@ -85,7 +85,9 @@ func (w *wired) take(at time.Duration, p *wire.Packet) {
 		return
 	}
 	w.n++
-	ps := w.dec.Decode(&pcap.Frame{Number: w.n, AtNs: int64(at), Link: pcap.LinkEthernet, Data: p.Frame, WireBytes: len(p.Frame)})
+	ps := w.dec.Decode(&pcap.Frame{
+		Number: w.n, AtNs: int64(at), Link: pcap.LinkEthernet, Data: p.Frame, WireBytes: len(p.Frame),
+	})
 	for i := range ps {
 		w.a.Add(&ps[i])
 	}

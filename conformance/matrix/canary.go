@@ -9,9 +9,8 @@ import (
 	"github.com/goroce/goroce/conformance/peer"
 )
 
-// canaries are wrongs that the checks must find: a packet is changed on the way and its
-// ICRC made right again, so that neither side can know. A check that passes all the same
-// checks nothing.
+// canaries are wrongs that the checks must find: a packet is changed on the way and its ICRC made
+// right again, so that neither side can know. A check that passes all the same checks nothing.
 var canaries = []struct {
 	name string
 	op   peer.Opcode
@@ -24,7 +23,8 @@ var canaries = []struct {
 	{"a byte of a SEND", peer.OpSend, faultSize, reqLast, flipLast, "data: byte"},
 	{"a byte of a READ response", peer.OpRead, faultSize, rspFirst, flipLast, "data: byte"},
 	{"the immediate", peer.OpSendImm, faultSize, reqLast, func(p *wire.Packet) { p.Body()[3] ^= 1 }, "want immediate"},
-	{"the address of a WRITE", peer.OpWrite, 64, reqOnly, func(p *wire.Packet) { p.Body()[7]-- }, "guard before the data"},
+	{"the address of a WRITE", peer.OpWrite, 64, reqOnly, func(p *wire.Packet) { p.Body()[7]-- },
+		"guard before the data"},
 	{"the addend", peer.OpFetchAdd, 8, reqOnly, func(p *wire.Packet) { p.Body()[19] ^= 2 }, "the value in memory"},
 	{"the value returned", peer.OpFetchAdd, 8, ack, func(p *wire.Packet) { p.Body()[11] ^= 1 }, "the value returned"},
 }

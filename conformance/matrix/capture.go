@@ -94,7 +94,8 @@ func (e *Env) captureJobs(r role) (jobs []job) {
 // dissect compares tshark's view of a capture with the wire's: as many packets of each
 // opcode, none malformed.
 func dissect(ctx context.Context, tshark, path string, opcodes map[uint8]int) (string, error) {
-	out, err := exec.CommandContext(ctx, tshark, "-n", "-r", path, "-T", "fields", "-e", "infiniband.bth.opcode", "-e", "frame.protocols", "-e", "_ws.malformed").Output()
+	out, err := exec.CommandContext(ctx, tshark, "-n", "-r", path, "-T", "fields", "-e",
+		"infiniband.bth.opcode", "-e", "frame.protocols", "-e", "_ws.malformed").Output()
 	if err != nil {
 		return "", fmt.Errorf("tshark: %w", err)
 	}

@@ -12,7 +12,8 @@ func TestDissected(t *testing.T) {
 		{"4\teth:ethertype:ip:udp:infiniband\t\n", ""},
 		{"4\teth:ethertype:ip:udp:infiniband:data\t\n", ""},
 		{"4\teth:ethertype:ip:udp:infiniband:rpcordma\t[Malformed Packet: RPCoRDMA],_ws.malformed\n", ""},
-		{"4\teth:ethertype:ip:udp:infiniband\t[Malformed Packet: IB],_ws.malformed\n", "tshark calls packet 1 of x malformed"},
+		{"4\teth:ethertype:ip:udp:infiniband\t[Malformed Packet: IB],_ws.malformed\n",
+			"tshark calls packet 1 of x malformed"},
 		{"5\teth:ethertype:ip:udp:infiniband:data\t\n", "of opcode"},
 		{"\teth:ethertype:ip:udp:data\t\n", "tshark shows no opcode"},
 	} {

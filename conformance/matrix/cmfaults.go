@@ -49,9 +49,10 @@ func (e *Env) CMFaults(ctx context.Context, subject, ref Host) error {
 	wrong := func(server, client Host) func(context.Context, peer.Family) string {
 		return func(ctx context.Context, f peer.Family) string { return wrongPort(ctx, f, server, client) }
 	}
-	list := []cmFault{{"ib_write_bw -R, the server is killed", "server", peer.V4, func(ctx context.Context, _ peer.Family) string {
-		return killWritten(ctx, subject, ref)
-	}}}
+	list := []cmFault{{"ib_write_bw -R, the server is killed", "server", peer.V4,
+		func(ctx context.Context, _ peer.Family) string {
+			return killWritten(ctx, subject, ref)
+		}}}
 	for _, f := range []peer.Family{peer.V4, peer.V6} {
 		list = append(list,
 			cmFault{"rping, the server is killed", "client", f, kill(true)},
@@ -85,7 +86,8 @@ func (e *Env) CMLimits(ctx context.Context, ref Host) error {
 	if e.Full {
 		times = 1000
 	}
-	list = append(list, cmFault{fmt.Sprintf("rping -s -P, connect and disconnect %d times in a row", times), "client", peer.V4,
+	list = append(list, cmFault{fmt.Sprintf("rping -s -P, connect and disconnect %d times in a row", times),
+		"client", peer.V4,
 		func(ctx context.Context, f peer.Family) string {
 			return connectInARow(ctx, f, d.Device(), ref, times)
 		}})
@@ -98,7 +100,8 @@ func (e *Env) cmFaults(ctx context.Context, limit time.Duration, list []cmFault)
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		row := Row{Kernel: e.Kernel, Group: "cmfaults", Op: f.name, Role: f.role, Link: e.Link, Family: string(f.family), Result: Pass}
+		row := Row{Kernel: e.Kernel, Group: "cmfaults", Op: f.name, Role: f.role, Link: e.Link,
+			Family: string(f.family), Result: Pass}
 		e.attempts(&row, 1, func() outcome {
 			limited, cancel := context.WithTimeout(ctx, limit)
 			defer cancel()
@@ -145,9 +148,8 @@ func failWith(err error, ps ...Process) {
 	peer.Must(err)
 }
 
-// killOriginal kills the original at one end of an rping in the middle; the stand-in has
-// to end by itself. The stand-in's output says when the middle is: the original's stays in
-// its buffer.
+// killOriginal kills the original at one end of an rping in the middle; the stand-in has to end by
+// itself. The stand-in's output says when the middle is: the original's stays in its buffer.
 func killOriginal(ctx context.Context, f peer.Family, subject, ref Host, killServer bool) string {
 	server, client := subject, ref
 	if killServer {
@@ -163,7 +165,8 @@ func killOriginal(ctx context.Context, f peer.Family, subject, ref Host, killSer
 		victim, survivor = s, c
 	}
 	// If the victim's memory goes before its connection, a completion tells first.
-	return killAndWait(ctx, victim, survivor, survivor, "ping data: rdma-ping-3: ", "DISCONNECT EVENT", "cq completion failed status")
+	return killAndWait(ctx, victim, survivor, survivor, "ping data: rdma-ping-3: ", "DISCONNECT EVENT",
+		"cq completion failed status")
 }
 
 // killWritten kills the stand-in while the original writes to it.
@@ -204,7 +207,8 @@ func killAndWait(ctx context.Context, victim, survivor, watched Process, word st
 	case err != nil:
 		failWith(fmt.Errorf("the other end does not notice: %w", err), survivor)
 	case !noticed():
-		failWith(fmt.Errorf("the other end ends for another reason (%v), and says none of %q", survivor.Wait(), notices), survivor)
+		failWith(fmt.Errorf("the other end ends for another reason (%v), and says none of %q",
+			survivor.Wait(), notices), survivor)
 	case crashed(survivor):
 		failWith(errors.New("the other end crashes"), survivor)
 	}
@@ -276,7 +280,8 @@ func refuse(ctx context.Context, dev *verbs.Device, local netip.Addr, ref Host) 
 	}
 	defer e.ID.Close()
 	if e.Type != rdmacm.EventConnectRequest || len(e.PrivateData) != rdmacm.MaxConnectPrivate {
-		peer.Must(fmt.Errorf("%v with %d bytes instead of a request with %d", e.Type, len(e.PrivateData), rdmacm.MaxConnectPrivate))
+		peer.Must(fmt.Errorf("%v with %d bytes instead of a request with %d", e.Type, len(e.PrivateData),
+			rdmacm.MaxConnectPrivate))
 	}
 	fill := func(n int) []byte { return bytes.Repeat([]byte{0xA5}, n) }
 	p := rdmacm.DefaultConnParam()
@@ -285,7 +290,9 @@ func refuse(ctx context.Context, dev *verbs.Device, local netip.Addr, ref Host) 
 		peer.Must(errors.New("private data that is too long was taken"))
 	}
 	peer.Must(e.ID.Reject(fill(rdmacm.MaxRejectPrivate)))
-	if err := Poll(ctx, nil, func() (bool, error) { return strings.Contains(c.Output(), "RDMA_CM_EVENT_REJECTED, error 28"), nil }); err != nil {
+	if err := Poll(ctx, nil, func() (bool, error) {
+		return strings.Contains(c.Output(), "RDMA_CM_EVENT_REJECTED, error 28"), nil
+	}); err != nil {
 		failWith(fmt.Errorf("the client was not told: %w", err), c)
 	}
 	return lastLine(c.Output())

@@ -31,7 +31,8 @@ func TestKillAndWait(t *testing.T) {
 				defer cancel()
 				victim, err := script{}.Start(ctx, nil)
 				require.NoError(t, err)
-				survivor, err := script{after: 5 * time.Second, out: c.out, err: errors.New("exit status 1")}.Start(ctx, nil)
+				survivor, err := script{after: 5 * time.Second, out: c.out, err: errors.New("exit status 1")}.Start(ctx,
+					nil)
 				require.NoError(t, err)
 				err = peer.Steps(func() { killAndWait(ctx, victim, survivor, survivor, running, "DISCONNECT EVENT") })
 				if c.want == "" {

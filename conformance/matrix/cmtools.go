@@ -45,13 +45,16 @@ const nodesWant = "return status 0"
 func cmTools(full bool) []cmTool {
 	const messages = 10 // that ucmatose and its like send over a connection
 	rping := func(size, count int) cmTool {
-		return both("rping", 7174, size, fmt.Sprintf("-S %d -C %d -v -V", size, count), "-s -a SERVER", "-c -a SERVER", fmt.Sprintf("ping data: rdma-ping-%d:", count-1)).times(count)
+		return both("rping", 7174, size, fmt.Sprintf("-S %d -C %d -v -V", size, count), "-s -a SERVER",
+			"-c -a SERVER", fmt.Sprintf("ping data: rdma-ping-%d:", count-1)).times(count)
 	}
 	ucmatose := func(conns, size int) cmTool {
-		return both("ucmatose", 7471, size, fmt.Sprintf("-c %d -S %d", conns, size), "-b SERVER", "-s SERVER", nodesWant).times(conns * messages)
+		return both("ucmatose", 7471, size, fmt.Sprintf("-c %d -S %d", conns, size), "-b SERVER", "-s SERVER",
+			nodesWant).times(conns * messages)
 	}
 	udaddy := both("udaddy", 7174, 1000, "-c 3 -S 1000", "-b SERVER", "-s SERVER", nodesWant).times(3 * messages)
-	endpoint := cmTool{server: "rdma_server", client: "rdma_client", port: 7471, size: 16, want: "end 0", sargs: "-s SERVER", cargs: "-s SERVER"}
+	endpoint := cmTool{server: "rdma_server", client: "rdma_client", port: 7471, size: 16, want: "end 0",
+		sargs: "-s SERVER", cargs: "-s SERVER"}
 	mckey := both("mckey", 0, 1000, "-m GROUP -S 1000", "-b LOCAL", "-s -b LOCAL", nodesWant)
 	// No -T a (poll): the original takes the peer's end for an error when it comes together with
 	// the last data, with itself as the peer, too.
@@ -93,16 +96,21 @@ func cmTools(full bool) []cmTool {
 		return t
 	}
 	list = append(list,
-		perf("write_bw", 65536, 100, ""), perf("write_bw", 65536, 50, "-q 4 -b"), perf("read_bw", 65536, 100, ""), perf("atomic_bw", 8, 100, ""),
+		perf("write_bw", 65536, 100, ""), perf("write_bw", 65536, 50, "-q 4 -b"),
+		perf("read_bw", 65536, 100, ""), perf("atomic_bw", 8, 100, ""),
 		perf("send_bw", 65536, 100, ""), perf("send_bw", 1024, 100, "-c UD"),
-		perf("send_lat", 64, 100, ""), perf("send_lat", 64, 100, "-c UD"), perf("write_lat", 64, 100, ""), perf("read_lat", 64, 100, ""), perf("atomic_lat", 8, 100, ""),
-		perf6("write_bw", 65536, 50, "-q 4 -b"), perf6("read_bw", 65536, 100, ""), perf6("atomic_bw", 8, 100, ""), perf6("send_bw", 65536, 100, ""),
-		perf6("send_bw", 1024, 100, "-c UD"), perf6("send_lat", 64, 100, ""), perf6("send_lat", 64, 100, "-c UD"), perf6("write_lat", 64, 100, ""),
+		perf("send_lat", 64, 100, ""), perf("send_lat", 64, 100, "-c UD"), perf("write_lat", 64, 100, ""),
+		perf("read_lat", 64, 100, ""), perf("atomic_lat", 8, 100, ""),
+		perf6("write_bw", 65536, 50, "-q 4 -b"), perf6("read_bw", 65536, 100, ""),
+		perf6("atomic_bw", 8, 100, ""), perf6("send_bw", 65536, 100, ""),
+		perf6("send_bw", 1024, 100, "-c UD"), perf6("send_lat", 64, 100, ""),
+		perf6("send_lat", 64, 100, "-c UD"), perf6("write_lat", 64, 100, ""),
 		perf6("read_lat", 64, 100, ""), perf6("atomic_lat", 8, 100, ""),
 	)
 	if full {
 		list = append(list, rping(26, 100), ucmatose(50, 100),
-			rsocket("rstream", 1, 1000, "-I 2"), rsocket("rstream", 1<<20, 4, "").onV6(), rsocket("rstream", 5000, 20, "-k 1"),
+			rsocket("rstream", 1, 1000, "-I 2"), rsocket("rstream", 1<<20, 4, "").onV6(), rsocket("rstream",
+				5000, 20, "-k 1"),
 			rsocket("riostream", 2, 3, "-I 50").onV6(), rsocket("riostream", 1<<20, 4, ""))
 	}
 	return list
@@ -132,7 +140,9 @@ func (e *Env) cmtime() cmTool {
 // cmtimeV6 is the same over IPv6, where the original can.
 func (e *Env) cmtimeV6() cmTool {
 	t := e.cmtime().onV6()
-	t.lacking = map[string]string{"6.12": "cmtime of rdma-core 56 looks for the peer that it keeps step with over TCP on IPv4 only"}
+	t.lacking = map[string]string{
+		"6.12": "cmtime of rdma-core 56 looks for the peer that it keeps step with over TCP on IPv4 only",
+	}
 	return t
 }
 
@@ -158,8 +168,8 @@ func (e *Env) CMTools(ctx context.Context, subject, ref Host) error {
 			if t.v6 {
 				f = peer.V6
 			}
-			row := Row{Kernel: e.Kernel, Group: "rdmacm", Op: strings.TrimSpace(t.client + " " + t.label), Role: role, Link: e.Link,
-				Size: t.size, Family: string(f)}
+			row := Row{Kernel: e.Kernel, Group: "rdmacm", Op: strings.TrimSpace(t.client + " " + t.label),
+				Role: role, Link: e.Link, Size: t.size, Family: string(f)}
 			if why := t.lacking[e.kernel()]; why != "" {
 				row.Result, row.Detail = Skip, why
 				e.Report.Add(row)
@@ -169,7 +179,8 @@ func (e *Env) CMTools(ctx context.Context, subject, ref Host) error {
 			if role == "server" {
 				server, client = subject, ref
 			}
-			e.tryProgram(&row, max(t.tries, 1), addrsOf(f, subject, ref), t.size*max(t.count, 1), func() outcome { return e.runCMTool(ctx, t, f, server, client) })
+			e.tryProgram(&row, max(t.tries, 1), addrsOf(f, subject, ref), t.size*max(t.count, 1),
+				func() outcome { return e.runCMTool(ctx, t, f, server, client) })
 			e.Report.Add(row)
 		}
 	}
@@ -196,7 +207,8 @@ func (e *Env) runCMTool(ctx context.Context, t cmTool, f peer.Family, server, cl
 		return outcome{detail: fmt.Sprintf("%s has no %s", client.Name(), t.client), result: Skip}
 	}
 	return runPair(ctx, pairRun{
-		family: f, server: server, client: client, sargv: sargv, cargv: cargv, want: t.want, stays: t.stays, lossy: t.tries > 1,
+		family: f, server: server, client: client, sargv: sargv, cargv: cargv, want: t.want, stays: t.stays,
+		lossy: t.tries > 1,
 		ready: func(ctx context.Context, p Process) error {
 			if t.tcp {
 				if err := server.Listening(ctx, p, t.port); err != nil {

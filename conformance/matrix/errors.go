@@ -33,7 +33,8 @@ var scenarios = []scenario{
 	{"rkey_violation no_write_permission", "IBTA 9.7.5.2.4: remote access error", nil, noPermission},
 	{"misaligned_atomic", "IBTA 9.4.5.1; NAK code seen on rxe 6.1, 6.12", nil, misalignedAtomic},
 
-	{"rnr_nak_retry_limit_exceeded", "IBTA 9.7.5.2.8", func(p *params) { patient(p); p.rnrRetry = shortRetry }, rnrExceeded},
+	{"rnr_nak_retry_limit_exceeded", "IBTA 9.7.5.2.8",
+		func(p *params) { patient(p); p.rnrRetry = shortRetry }, rnrExceeded},
 	{"rnr_nak_retry_limit_not_exceeded", "IBTA 9.7.5.2.8", func(p *params) { p.rnrRetry = 7 }, rnrNotExceeded},
 
 	{"psn_retry_limit_exceeded", "IBTA 9.9.2.1", tense,
@@ -57,7 +58,8 @@ var scenarios = []scenario{
 	{"bad_response", "IBTA 9.9.2.1; status as rxe 6.1, 6.12 or the specification", nil, badResponse},
 	{"unexpected_opcode", "IBTA 9.7.4.1.3: invalid request", nil, unexpectedOpcode},
 	{"remote_operation_err", "IBTA 9.7.5.2.5", nil, remoteOperation},
-	{"receive_buffer_too_short", "IBTA 9.7.4.1.7 says invalid request, rxe 6.1 and 6.12 say remote operational error", nil, tooShort},
+	{"receive_buffer_too_short",
+		"IBTA 9.7.4.1.7 says invalid request, rxe 6.1 and 6.12 say remote operational error", nil, tooShort},
 }
 
 // blindScenarios begin the names of those that do nothing to packets and do not look at them.
@@ -79,7 +81,8 @@ func (e *Env) errorJobs(r role) (jobs []job) {
 					return err
 				})
 			})
-			j.blind = slices.ContainsFunc(blindScenarios, func(name string) bool { return strings.HasPrefix(s.name, name) })
+			j.blind = slices.ContainsFunc(blindScenarios,
+				func(name string) bool { return strings.HasPrefix(s.name, name) })
 			jobs = append(jobs, j)
 		}
 		row := e.row("errors", "ud_wrong_qkey", r)

@@ -49,7 +49,9 @@ func noPermission(x *trial) string {
 func misalignedAtomic(x *trial) string {
 	// The address is changed on the way, because libraries refuse to post such a request.
 	const vaLow = 7 // the last byte of the AtomicETH's address
-	hit := x.rule(&wire.Rule{Match: x.target(reqOnly, 8), Kind: wire.Rewrite, Edit: func(p *wire.Packet) { p.Body()[vaLow] |= 4 }})
+	hit := x.rule(&wire.Rule{
+		Match: x.target(reqOnly, 8), Kind: wire.Rewrite, Edit: func(p *wire.Packet) { p.Body()[vaLow] |= 4 },
+	})
 	status := x.refused(x.wr(peer.OpFetchAdd, 1, 8), peer.RemInvReqErr)
 	x.acted(hit, 1, "requests that were changed")
 	return status

@@ -44,7 +44,9 @@ func ghostAck(x *trial) string {
 
 // badResponse answers a WRITE with a READ response.
 func badResponse(x *trial) string {
-	hit := x.rule(&wire.Rule{Match: x.target(ack, 64), Kind: wire.Rewrite, Edit: func(p *wire.Packet) { p.BTH()[0] = wire.OpReadOnly }})
+	hit := x.rule(&wire.Rule{Match: x.target(ack, 64), Kind: wire.Rewrite, Edit: func(p *wire.Packet) {
+		p.BTH()[0] = wire.OpReadOnly
+	}})
 	status := x.refused(x.wr(peer.OpWrite, 1, 64), peer.BadRespErr, peer.FatalErr)
 	x.acted(hit, 1, "responses that were changed")
 	return status
@@ -52,7 +54,8 @@ func badResponse(x *trial) string {
 
 // unexpectedOpcode puts a WRITE MIDDLE into a SEND.
 func unexpectedOpcode(x *trial) string {
-	hit := x.rule(&wire.Rule{Match: x.target(reqMiddle, faultSize), Kind: wire.Rewrite, Edit: func(p *wire.Packet) { p.BTH()[0] = wire.OpWriteMiddle }})
+	hit := x.rule(&wire.Rule{Match: x.target(reqMiddle, faultSize), Kind: wire.Rewrite,
+		Edit: func(p *wire.Packet) { p.BTH()[0] = wire.OpWriteMiddle }})
 	x.recv(2, faultSize)
 	status := x.refused(x.wr(peer.OpSend, 1, faultSize), peer.RemInvReqErr)
 	x.acted(hit, 1, "requests that were changed")

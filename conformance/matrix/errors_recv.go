@@ -23,7 +23,8 @@ func remoteOperation(x *trial) string {
 	bad := peer.SGE{Raw: true, Addr: x.rsp.arena.Addr(), LKey: x.rsp.arena.LKey() ^ 0x5a, Len: faultSize}
 	peer.Must(x.sq.PostRecv(peer.RecvWR{ID: 2, SGL: []peer.SGE{bad}}))
 	status := x.refused(x.wr(peer.OpSend, 1, 64), peer.RemOpErr)
-	return fmt.Sprintf("%v, responder %v", status, x.receiveFails(2, peer.LocProtErr, peer.LocQPOpErr)) // the latter is rxe's
+	// The latter is rxe's.
+	return fmt.Sprintf("%v, responder %v", status, x.receiveFails(2, peer.LocProtErr, peer.LocQPOpErr))
 }
 
 // tooShort sends more than the receive request has room for.
@@ -57,12 +58,15 @@ func (e *Env) wrongQKey(p *pair, f peer.Family) error {
 		return err
 	}
 	defer c.close()
-	if err := c.sq.PostRecv(peer.RecvWR{ID: 1, SGL: []peer.SGE{{MR: c.rsp.arena, Off: dataOff, Len: udGRH + 64}}}); err != nil {
+	if err := c.sq.PostRecv(peer.RecvWR{
+		ID: 1, SGL: []peer.SGE{{MR: c.rsp.arena, Off: dataOff, Len: udGRH + 64}},
+	}); err != nil {
 		return err
 	}
 	for i, key := range []uint32{qkey ^ 1, qkey} {
-		err := c.rq.PostSend(peer.SendWR{ID: uint64(i), Op: peer.OpSendImm, Flags: peer.FlagSignaled, SGL: sgl(c.req.arena, 0, 1), Imm: uint32(i),
-			Family: f, Remote: c.rsp.p.Addr(f), RemoteQPN: c.sq.QPN(), RemoteQKey: key})
+		err := c.rq.PostSend(peer.SendWR{ID: uint64(i), Op: peer.OpSendImm, Flags: peer.FlagSignaled,
+			SGL: sgl(c.req.arena, 0, 1), Imm: uint32(i), Family: f, Remote: c.rsp.p.Addr(f),
+			RemoteQPN: c.sq.QPN(), RemoteQKey: key})
 		if err != nil {
 			return err
 		}

@@ -23,7 +23,8 @@ func patient(p *params) { p.timeout = patientTimeout }
 
 // rnrNAKs counts the RNR NAKs that came back.
 func (x *trial) rnrNAKs() *wire.Rule {
-	m := wire.Match{From: x.rsp.p.PortName(), Dst: x.req.p.Addr(x.family), QPN: x.rq.QPN(), AnyPSN: true, Opcodes: []uint8{wire.OpAcknowledge},
+	m := wire.Match{From: x.rsp.p.PortName(), Dst: x.req.p.Addr(x.family), QPN: x.rq.QPN(), AnyPSN: true,
+		Opcodes: []uint8{wire.OpAcknowledge},
 		Func: func(p *wire.Packet) bool {
 			s, ok := p.Syndrome()
 			return ok && ib.Syndrome(s).Kind() == ib.SyndromeRNR
@@ -42,7 +43,8 @@ func rnrExceeded(x *trial) string {
 // went before the first NAK came draws one more, which the requester takes for what it is.
 func rightRNRNAKs(naks, probes int) error {
 	if naks < shortRetry+1 || naks > shortRetry+1+probes {
-		return fmt.Errorf("%d RNR NAKs, want 1 and %d for the retries, and at most %d for probes", naks, shortRetry, probes)
+		return fmt.Errorf("%d RNR NAKs, want 1 and %d for the retries, and at most %d for probes", naks,
+			shortRetry, probes)
 	}
 	return nil
 }
@@ -171,10 +173,12 @@ func partialWrite(x *trial) string {
 // probes.
 func onlyFrom(r *analyse.Repair) error {
 	if r.Before > lossProbes {
-		return fmt.Errorf("%d packets before the lost PSN %#x were sent again, want none, or %d probes", r.Before, uint32(r.Loss.PSN), lossProbes)
+		return fmt.Errorf("%d packets before the lost PSN %#x were sent again, want none, or %d probes",
+			r.Before, uint32(r.Loss.PSN), lossProbes)
 	}
 	if n := r.Times; n < 2 || n > 2+lossProbes {
-		return fmt.Errorf("the lost PSN %#x was sent %d times, want 2, or %d probes more", uint32(r.Loss.PSN), n, lossProbes)
+		return fmt.Errorf("the lost PSN %#x was sent %d times, want 2, or %d probes more",
+			uint32(r.Loss.PSN), n, lossProbes)
 	}
 	return nil
 }
@@ -197,7 +201,8 @@ func partialRead(x *trial) string {
 		}
 	}
 	if late > 0 {
-		peer.Must(fmt.Errorf("a response was missed, and the requester asked for all of them: %d of %d times", late, readTries))
+		peer.Must(fmt.Errorf("a response was missed, and the requester asked for all of them: %d of %d times",
+			late, readTries))
 	}
 	return "probes had asked again for all responses before the missing one was missed"
 }
@@ -224,12 +229,14 @@ func askedAgain(r *analyse.Repair, missing int) (asking, error) {
 		}
 	}
 	if r.Before > lossProbes {
-		return 0, fmt.Errorf("%d READ requests for what is before PSN %#x, want %d probes at most", r.Before, uint32(r.Loss.PSN), lossProbes)
+		return 0, fmt.Errorf("%d READ requests for what is before PSN %#x, want %d probes at most", r.Before,
+			uint32(r.Loss.PSN), lossProbes)
 	}
 	a, ok := r.For()
 	switch {
 	case ok && int(a.Bytes) != missing && int(a.Bytes) != faultMTU: // the lost one alone
-		return 0, fmt.Errorf("the READ request for what was lost is for %d bytes, want the missing %d", a.Bytes, missing)
+		return 0,
+			fmt.Errorf("the READ request for what was lost is for %d bytes, want the missing %d", a.Bytes, missing)
 	case ok:
 		return forTheRest, nil
 	case len(r.Asked) == 0 || r.Times == 0:

@@ -22,7 +22,8 @@ func repaired(response bool, all ...pcap.Packet) *analyse.Repair {
 	end := func(i int, qpn ib.QPN) analyse.Endpoint {
 		return analyse.Endpoint{Addr: addrs[i], QPN: qpn, Known: true}
 	}
-	l := analyse.Loss{Requester: end(0, toUs), Responder: end(1, toGuest), PSN: lostOf, Response: response, Request: firstOf}
+	l := analyse.Loss{Requester: end(0, toUs), Responder: end(1, toGuest), PSN: lostOf, Response: response,
+		Request: firstOf}
 	a := analyse.New(analyse.Options{Conduct: &analyse.Conduct{Losses: []analyse.Loss{l}}})
 	for i := range all {
 		all[i].Frame, all[i].AtNs = i+1, int64(i+1)*int64(ms)
@@ -68,19 +69,24 @@ func TestAskedAgain(t *testing.T) {
 		how     asking
 		want    string
 	}{
-		"for the rest":           {steps(all, first, rest, after), forTheRest, ""},
-		"twice for the rest":     {steps(all, first, rest, rest, after), forTheRest, ""},
-		"a probe before":         {steps(all, all, first, rest, after), forTheRest, ""},
-		"a probe in the middle":  {steps(all, responses(firstOf, 1, none), ask(1, missingBytes+faultMTU), responses(1, 6, lostOf), rest, after), forTheRest, ""},
-		"probes, and progress":   {steps(all, all, all, responses(firstOf, 0, none), ask(0, 1), ask(0, 1), responses(0, 6, lostOf), rest, after), forTheRest, ""},
-		"a probe has the answer": {steps(all, all, first, responses(firstOf, 6, none)), before, ""}, // seen on a busy machine
+		"for the rest":       {steps(all, first, rest, after), forTheRest, ""},
+		"twice for the rest": {steps(all, first, rest, rest, after), forTheRest, ""},
+		"a probe before":     {steps(all, all, first, rest, after), forTheRest, ""},
+		"a probe in the middle": {steps(all, responses(firstOf, 1, none), ask(1, missingBytes+faultMTU),
+			responses(1, 6, lostOf), rest, after), forTheRest, ""},
+		"probes, and progress": {steps(all, all, all, responses(firstOf, 0, none), ask(0, 1), ask(0, 1),
+			responses(0, 6, lostOf), rest, after), forTheRest, ""},
+		// Seen on a busy machine.
+		"a probe has the answer": {steps(all, all, first, responses(firstOf, 6, none)), before, ""},
 		"for all":                {steps(all, first, all, responses(firstOf, 6, none)), forAll, ""},
 		"the next READ":          {steps(all, first, rest, after, ask(6, faultSize)), forTheRest, ""},
-		"three probes":           {steps(all, all, all, all, first, rest, after), 0, "3 READ requests for what is before"},
-		"for less":               {steps(all, first, ask(lostOf+1, missingBytes-faultMTU), rest, after), 0, "is for PSN 0x3"},
-		"for too few bytes":      {steps(all, first, ask(lostOf, missingBytes-1), after), 0, "want the missing"},
-		"for nothing":            {steps(all, first), 0, "1 READ requests, and none for PSN 0x2"},
-		"nothing":                {nil, 0, "none for PSN 0x2"},
+		"three probes": {steps(all, all, all, all, first, rest, after), 0,
+			"3 READ requests for what is before"},
+		"for less": {steps(all, first, ask(lostOf+1, missingBytes-faultMTU), rest, after), 0,
+			"is for PSN 0x3"},
+		"for too few bytes": {steps(all, first, ask(lostOf, missingBytes-1), after), 0, "want the missing"},
+		"for nothing":       {steps(all, first), 0, "1 READ requests, and none for PSN 0x2"},
+		"nothing":           {nil, 0, "none for PSN 0x2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			how, err := askedAgain(repaired(true, c.packets...), missingBytes)

@@ -72,7 +72,8 @@ var faultOps = []struct {
 // connection's present PSN.
 func (c *conn) target(at position, size int) wire.Match {
 	n := uint32(c.packets(size))
-	m := wire.Match{From: c.req.p.PortName(), Dst: c.rsp.p.Addr(c.family), Src: c.req.p.Addr(c.family), QPN: c.sq.QPN(), PSN: c.psn}
+	m := wire.Match{From: c.req.p.PortName(), Dst: c.rsp.p.Addr(c.family), Src: c.req.p.Addr(c.family),
+		QPN: c.sq.QPN(), PSN: c.psn}
 	switch at {
 	case ack, rspFirst, rspMiddle, rspLast:
 		m.From, m.Src, m.Dst, m.QPN = c.rsp.p.PortName(), m.Dst, m.Src, c.rq.QPN()
@@ -107,8 +108,11 @@ func (e *Env) faultJobs(r role) (jobs []job) {
 					}
 					row := e.row("faults", o.typedOp.String(), r)
 					row.MTU, row.Size, row.Family, row.Fault = faultMTU, o.size, string(f), ft.name+" "+string(at)
-					row.Authority = "IBTA 9.7.5.2, 9.7.6, 9.9.2: lost, late and damaged packets are repaired, and take effect once"
-					jobs = append(jobs, job{rows: []Row{row}, run: func(p *pair) []Row { return []Row{e.runFault(p, row, o.typedOp, f, o.size, at, ft)} }})
+					row.Authority =
+						"IBTA 9.7.5.2, 9.7.6, 9.9.2: lost, late and damaged packets are repaired, and take effect once"
+					jobs = append(jobs, job{rows: []Row{row}, run: func(p *pair) []Row {
+						return []Row{e.runFault(p, row, o.typedOp, f, o.size, at, ft)}
+					}})
 				}
 			}
 		}
@@ -128,7 +132,8 @@ func (e *Env) runFault(p *pair, row Row, t typedOp, f peer.Family, size int, at 
 		row.Authority = "seen on rxe 6.12: a repeated FLUSH is never answered"
 	}
 	var took time.Duration
-	err := row.whileStarved(func() (err error) { took, row.Deviates, err = e.oneFault(p, t, f, size, at, ft); return err })
+	err := row.whileStarved(
+		func() (err error) { took, row.Deviates, err = e.oneFault(p, t, f, size, at, ft); return err })
 	if row = row.ended(err); err != nil {
 		row.Deviates = ""
 	}
@@ -140,7 +145,8 @@ func (e *Env) runFault(p *pair, row Row, t typedOp, f peer.Family, size int, at 
 
 // oneFault returns for how long the operation with the fault took, and what rxe has done otherwise
 // than the specification says, if it is known to.
-func (e *Env) oneFault(p *pair, t typedOp, f peer.Family, size int, at position, ft fault) (took time.Duration, deviates string, err error) {
+func (e *Env) oneFault(p *pair, t typedOp, f peer.Family, size int, at position,
+	ft fault) (took time.Duration, deviates string, err error) {
 	par := defaults(t.typ, f, faultMTU)
 	par.timeout = timeoutOfFault(p.req.p, p.rsp.p, t.op, at, ft)
 	c, err := p.connect(par)
@@ -177,7 +183,8 @@ func (e *Env) oneFault(p *pair, t typedOp, f peer.Family, size int, at position,
 			if err == nil {
 				return took, "", errors.New("a FLUSH whose answer was lost was answered again, as specified; this version of rxe is known never to do that, which is no longer true")
 			}
-			return took, "", fmt.Errorf("a FLUSH whose answer was lost: %w, want %v, as rxe is known to end", err, peer.RetryExcErr)
+			return took, "",
+				fmt.Errorf("a FLUSH whose answer was lost: %w, want %v, as rxe is known to end", err, peer.RetryExcErr)
 		}
 		return took, "a repeated FLUSH is never answered", nil
 	}
@@ -223,7 +230,8 @@ func timeoutOfFault(req, rsp peer.Peer, op peer.Opcode, at position, ft fault) i
 // an ATOMIC WRITE or FLUSH that did not arrive. (Repeats of one that did arrive are
 // answered from what the responder remembers.)
 func rxeForgetsVA(op peer.Opcode, at position, ft fault) bool {
-	return (op == peer.OpAtomicWrite || op == peer.OpFlush) && at == reqOnly && (ft.kind == wire.Drop || ft.kind == wire.Corrupt)
+	return (op == peer.OpAtomicWrite || op == peer.OpFlush) && at == reqOnly &&
+		(ft.kind == wire.Drop || ft.kind == wire.Corrupt)
 }
 
 // rxeOvertakes reports whether a fault lets a repeated request of rxe 6.12, with address 0, arrive
@@ -242,7 +250,8 @@ func rxeForgetsFlush(op peer.Opcode, at position, ft fault) bool {
 // forgotVA checks that the repeated request did have address 0, and that it was refused:
 // nothing else is right, because to the responder it is a request for address 0.
 func (c *conn) forgotVA(m wire.Match, got error, tr *wire.Trace, v *wire.Views) error {
-	r, err := c.analysed(v, atRequester, analyse.Conduct{Losses: []analyse.Loss{{Requester: c.ends()[0], Responder: c.ends()[1], PSN: ib.PSN(m.PSN)}}})
+	r, err := c.analysed(v, atRequester,
+		analyse.Conduct{Losses: []analyse.Loss{{Requester: c.ends()[0], Responder: c.ends()[1], PSN: ib.PSN(m.PSN)}}})
 	switch {
 	case err != nil:
 		return err
@@ -264,7 +273,8 @@ func (e *Env) unreliable(r role, f peer.Family) []job {
 	var jobs []job
 	for _, op := range []peer.Opcode{peer.OpSend, peer.OpWriteImm} {
 		for _, at := range []position{reqFirst, reqMiddle, reqLast} {
-			for _, ft := range []fault{{name: "drop", kind: wire.Drop, times: 1}, {name: "corrupt", kind: wire.Corrupt, times: 1}} {
+			for _, ft := range []fault{{name: "drop", kind: wire.Drop, times: 1}, {name: "corrupt",
+				kind: wire.Corrupt, times: 1}} {
 				row := e.row("faults", typedOp{peer.UC, op}.String(), r)
 				row.MTU, row.Size, row.Family, row.Fault = faultMTU, faultSize, string(f), ft.name+" "+string(at)
 				row.Authority = "IBTA 9.8.2.2: UC messages with a gap are dropped whole"
@@ -273,7 +283,8 @@ func (e *Env) unreliable(r role, f peer.Family) []job {
 						*row = row.skipped("rxe never recovers from a UC WRITE without its end (seen on 6.1, 6.12)")
 						return nil
 					}
-					return row.whileLost(p, defaults(peer.UC, f, faultMTU), func() error { return e.oneLoss(p, op, f, at, ft) })
+					return row.whileLost(p, defaults(peer.UC, f, faultMTU),
+						func() error { return e.oneLoss(p, op, f, at, ft) })
 				}))
 			}
 		}
@@ -293,7 +304,9 @@ func (e *Env) oneLoss(p *pair, op peer.Opcode, f peer.Family, at position, ft fa
 	rule := &wire.Rule{Match: c.target(at, faultSize), Kind: ft.kind, Offset: -5}
 	e.Wire.Add(rule)
 	defer e.Wire.Remove(rule)
-	if err := c.sq.PostRecv(peer.RecvWR{ID: 1, SGL: []peer.SGE{{MR: c.rsp.arena, Off: dataOff, Len: faultSize}}}); err != nil {
+	if err := c.sq.PostRecv(peer.RecvWR{
+		ID: 1, SGL: []peer.SGE{{MR: c.rsp.arena, Off: dataOff, Len: faultSize}},
+	}); err != nil {
 		return err
 	}
 	if _, err := c.sendOnly(op, 1); err != nil {

@@ -18,7 +18,8 @@ type profiled struct {
 func (p profiled) Profile() peer.Profile { return p.profile }
 
 func TestTimeoutOfFault(t *testing.T) {
-	us, rxe, nic := profiled{profile: peer.ProfileGoroce}, profiled{profile: peer.ProfileRXE}, profiled{profile: peer.ProfileConnectX}
+	us, rxe, nic := profiled{profile: peer.ProfileGoroce}, profiled{profile: peer.ProfileRXE},
+		profiled{profile: peer.ProfileConnectX}
 	drop := fault{kind: wire.Drop, times: 1}
 	for _, c := range []struct {
 		name     string

@@ -194,7 +194,8 @@ func (l *laneRun) attempts(ctx context.Context, j job) (made []Row, err error) {
 		var rows []Row
 		e.share(false, func() { rows = j.run(l.p) })
 		what, explains := e.stoodStill(from)
-		last := try >= starvedTries || !explains || ctx.Err() != nil || !slices.ContainsFunc(rows, excusable) || !e.Report.Again(e.now()-from)
+		last := try >= starvedTries || !explains || ctx.Err() != nil ||
+			!slices.ContainsFunc(rows, excusable) || !e.Report.Again(e.now()-from)
 		made = merge(made, rows, explains, attempted(try, starvedTries, what), last)
 		if explains && slices.ContainsFunc(rows, excusable) {
 			e.starvation()

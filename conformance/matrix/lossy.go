@@ -149,7 +149,8 @@ func (row *Row) whileLost(p *pair, par params, check func() error) error {
 // verdict says what it means that a message did not arrive in some tries, while of so many single
 // packets so many arrived. byRight is set if a loss explains it.
 func (e lostError) verdict(tries, asked, arrived int) (what string, byRight bool) {
-	what = fmt.Sprintf("a message of %s did not arrive, %s", report.NumberOf(e.packets, "packet"), report.NumberOf(tries, "time"))
+	what = fmt.Sprintf("a message of %s did not arrive, %s", report.NumberOf(e.packets, "packet"),
+		report.NumberOf(tries, "time"))
 	singles := fmt.Sprintf("of %d single packets that were sent at once %d arrived", asked, arrived)
 	switch {
 	case e.came == e.packets:
@@ -157,9 +158,11 @@ func (e lostError) verdict(tries, asked, arrived int) (what string, byRight bool
 	case arrived == 0:
 		return what + ", and " + singles + ": that is no loss by chance", false
 	case arrived < asked:
-		return what + ", but " + singles + ": packets get lost on the way or at the receiver, which UC and UD allow", true
+		return what + ", but " + singles + ": packets get lost on the way or at the receiver, which UC and UD allow",
+			true
 	case e.packets > mostSingles:
-		return what + ", but " + singles + ": it may be more than the receiver takes at once, which UC and UD allow", true
+		return what + ", but " + singles + ": it may be more than the receiver takes at once, which UC and UD allow",
+			true
 	}
 	return what + ", but " + singles + ": nothing else gets lost", false
 }
@@ -176,7 +179,9 @@ func (p *pair) singles(par params, n int) (arrived int, err error) {
 		room += udGRH
 	}
 	for i := range n {
-		if err := c.sq.PostRecv(peer.RecvWR{ID: uint64(i), SGL: []peer.SGE{{MR: c.rsp.arena, Off: dataOff, Len: room}}}); err != nil {
+		if err := c.sq.PostRecv(peer.RecvWR{
+			ID: uint64(i), SGL: []peer.SGE{{MR: c.rsp.arena, Off: dataOff, Len: room}},
+		}); err != nil {
 			return 0, err
 		}
 	}

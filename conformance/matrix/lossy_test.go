@@ -25,13 +25,15 @@ func TestVerdictOfLosses(t *testing.T) {
 		byRight        bool
 		says           string
 	}{
-		"the way loses some":         {lostError{came: -1, packets: 8}, 16, 15, true, "packets get lost on the way"},
-		"it loses all":               {lostError{came: -1, packets: 8}, 16, 0, false, "no loss by chance"},
-		"it loses none":              {lostError{came: -1, packets: 8}, 16, 16, false, "nothing else gets lost"},
-		"a long message":             {lostError{came: -1, packets: 4096}, 48, 48, true, "more than the receiver takes at once"},
-		"a long message, all lost":   {lostError{came: 7, packets: 4096}, 48, 0, false, "no loss by chance"},
-		"all packets have come here": {lostError{came: 8, packets: 8}, 16, 15, false, "although all of its packets came here"},
-		"all but one":                {lostError{came: 7, packets: 8}, 16, 15, true, "packets get lost on the way"},
+		"the way loses some": {lostError{came: -1, packets: 8}, 16, 15, true, "packets get lost on the way"},
+		"it loses all":       {lostError{came: -1, packets: 8}, 16, 0, false, "no loss by chance"},
+		"it loses none":      {lostError{came: -1, packets: 8}, 16, 16, false, "nothing else gets lost"},
+		"a long message": {lostError{came: -1, packets: 4096}, 48, 48, true,
+			"more than the receiver takes at once"},
+		"a long message, all lost": {lostError{came: 7, packets: 4096}, 48, 0, false, "no loss by chance"},
+		"all packets have come here": {lostError{came: 8, packets: 8}, 16, 15, false,
+			"although all of its packets came here"},
+		"all but one": {lostError{came: 7, packets: 8}, 16, 15, true, "packets get lost on the way"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			what, byRight := c.lost.verdict(3, c.asked, c.arrived)
@@ -60,7 +62,8 @@ func behindLoss(t *testing.T, n byte) (*Env, *wire.Switch) {
 		t.Cleanup(func() { require.NoError(t, p.Close()) })
 		return p
 	}
-	e := &Env{Wire: sw, Report: new(Report), Kernel: "peer", Link: "udp", RefPort: wirelink.Far, Seed: 1, wait: time.Second}
+	e := &Env{Wire: sw, Report: new(Report), Kernel: "peer", Link: "udp", RefPort: wirelink.Far, Seed: 1,
+		wait: time.Second}
 	e.Subject, e.Ref = device(0, wirelink.Near, sw), struct{ peer.Peer }{device(1, wirelink.Far, hidden)}
 	return e, hidden
 }
@@ -93,24 +96,35 @@ func TestLosses(t *testing.T) {
 		says            string // in Retried or Detail
 	}{
 		{"one SEND", group, uc + "SEND", requester, 4096, middle, 1, Pass, "attempt 1 of 3: responder: no completion"},
-		{"one SEND of the peer", group, uc + "SEND", responder, 4096, middle, 1, Pass, "attempt 1 of 3: responder: no completion"},
-		{"one WRITE", group, uc + "WRITE", requester, 4096, middle, 1, Pass, "attempt 1 of 3: a part of the WRITE is not there"},
-		{"one WRITE with immediate", group, uc + "WRITE_IMM", requester, 4096, middle, 1, Pass, "attempt 1 of 3: responder: no completion"},
-		{"one of three", group, uc + "SEND", requester, 4096, some(3), 0, Inconclusive, "of 16 single packets that were sent at once"},
-		{"one of three of the peer", group, uc + "SEND", responder, 4096, some(3), 0, Inconclusive, "which UC and UD allow"},
-		{"those of long messages", group, uc + "SEND", requester, 65536, middle, 0, Inconclusive, "more than the receiver takes at once"},
+		{"one SEND of the peer", group, uc + "SEND", responder, 4096, middle, 1, Pass,
+			"attempt 1 of 3: responder: no completion"},
+		{"one WRITE", group, uc + "WRITE", requester, 4096, middle, 1, Pass,
+			"attempt 1 of 3: a part of the WRITE is not there"},
+		{"one WRITE with immediate", group, uc + "WRITE_IMM", requester, 4096, middle, 1, Pass,
+			"attempt 1 of 3: responder: no completion"},
+		{"one of three", group, uc + "SEND", requester, 4096, some(3), 0, Inconclusive,
+			"of 16 single packets that were sent at once"},
+		{"one of three of the peer", group, uc + "SEND", responder, 4096, some(3), 0, Inconclusive,
+			"which UC and UD allow"},
+		{"those of long messages", group, uc + "SEND", requester, 65536, middle, 0, Inconclusive,
+			"more than the receiver takes at once"},
 		{"those in the middle", group, uc + "SEND", requester, 4096, middle, 0, Fail, "nothing else gets lost"},
 		{"all", group, uc + "SEND", requester, 1, unreliable, 0, Fail, "no loss by chance"},
-		{"one more than the fault", "faults", uc + "SEND", requester, faultSize, behind(6, middle), 1, Pass, "attempt 1 of 3: responder: no completion"},
-		{"the one that the fault is for", "faults", uc + "SEND", responder, faultSize, opcode(ib.UCSendFirst), 1, Pass, "attempt 1 of 3: the wire saw the packet 0 times in 1s"},
-		{"what follows a WRITE", group, uc + "WRITE", responder, 255, opcode(ib.UCSendOnly), 4, Inconclusive, "a message of 2 packets did not arrive, 3 times, but of 16 single packets that were sent at once 15 arrived"},
-		{"one of what is captured", "capture", uc + "SEND", requester, captureSize, middle, 1, Pass, "attempt 1 of 3: responder: no completion"},
+		{"one more than the fault", "faults", uc + "SEND", requester, faultSize, behind(6, middle), 1, Pass,
+			"attempt 1 of 3: responder: no completion"},
+		{"the one that the fault is for", "faults", uc + "SEND", responder, faultSize, opcode(ib.UCSendFirst),
+			1, Pass, "attempt 1 of 3: the wire saw the packet 0 times in 1s"},
+		{"what follows a WRITE", group, uc + "WRITE", responder, 255, opcode(ib.UCSendOnly), 4, Inconclusive,
+			"a message of 2 packets did not arrive, 3 times, but of 16 single packets that were sent at once 15 arrived"},
+		{"one of what is captured", "capture", uc + "SEND", requester, captureSize, middle, 1, Pass,
+			"attempt 1 of 3: responder: no completion"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			e, hidden := behindLoss(t, byte(i))
 			e.Choose = func(row Row) bool {
-				return row.Op == c.op && row.Role == string(c.role) && row.Family == "ipv4" && row.Size == c.size && (row.MTU == 256 || row.MTU == faultMTU && c.group != group) &&
+				return row.Op == c.op && row.Role == string(c.role) && row.Family == "ipv4" &&
+					row.Size == c.size && (row.MTU == 256 || row.MTU == faultMTU && c.group != group) &&
 					(c.group != "faults" || row.Fault == "drop first request packet")
 			}
 			times := c.times
@@ -121,7 +135,9 @@ func TestLosses(t *testing.T) {
 			if c.role == responder {
 				from = wirelink.Near
 			}
-			hidden.Add(&wire.Rule{Match: wire.Match{From: from, AnyPSN: true, Func: c.lose}, Kind: wire.Drop, Times: times})
+			hidden.Add(&wire.Rule{
+				Match: wire.Match{From: from, AnyPSN: true, Func: c.lose}, Kind: wire.Drop, Times: times,
+			})
 			require.NoError(t, e.Run(t.Context(), c.group))
 			rows := e.Report.Rows()
 			require.Len(t, rows, 1)

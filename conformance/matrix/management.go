@@ -19,14 +19,16 @@ var managementProbes = []struct {
 	name string
 	h    mad.Header
 }{
-	{"PMA Get", mad.Header{Class: mad.ClassPerf, ClassVersion: 1, Method: mad.MethodGet, Attribute: mad.AttrClassPortInfo}},
+	{"PMA Get",
+		mad.Header{Class: mad.ClassPerf, ClassVersion: 1, Method: mad.MethodGet, Attribute: mad.AttrClassPortInfo}},
 	{"PMA Set", mad.Header{Class: mad.ClassPerf, ClassVersion: 1, Method: mad.MethodSet, Attribute: 0x12}},
 	{"PMA Send", mad.Header{Class: mad.ClassPerf, ClassVersion: 1, Method: mad.MethodSend, Attribute: 0x12}},
 	{"PMA GetResp", mad.Header{Class: mad.ClassPerf, ClassVersion: 1, Method: mad.MethodGetResp, Attribute: 0x12}},
 	{"SA Get", mad.Header{Class: mad.ClassSubnAdm, ClassVersion: 2, Method: mad.MethodGet, Attribute: 0x35}},
 	{"vendor Get", mad.Header{Class: 0x30, ClassVersion: 1, Method: mad.MethodGet, Attribute: 1}},
 	{"SMI Get", mad.Header{Class: 0x01, ClassVersion: 1, Method: mad.MethodGet, Attribute: 0x11}},
-	{"CM Get ClassPortInfo", mad.Header{Class: mad.ClassCM, ClassVersion: 2, Method: mad.MethodGet, Attribute: mad.AttrClassPortInfo}},
+	{"CM Get ClassPortInfo",
+		mad.Header{Class: mad.ClassCM, ClassVersion: 2, Method: mad.MethodGet, Attribute: mad.AttrClassPortInfo}},
 	{"CM Get REQ", mad.Header{Class: mad.ClassCM, ClassVersion: 2, Method: mad.MethodGet, Attribute: mad.AttrREQ}},
 	{"unknown class version", mad.Header{Class: mad.ClassPerf, ClassVersion: 9, Method: mad.MethodGet, Attribute: 1}},
 }
@@ -56,7 +58,8 @@ func unserved(ctx context.Context, f peer.Family, dev *verbs.Device, ref Host) s
 		peer.Must(qp.PostRecv(&verbs.RecvWR{ID: uint64(at), SGList: []verbs.SGE{mr.SGE(at, 512)}}))
 		asked := slices.Clone(buf[out : out+mad.Bytes])
 		peer.Must(qp.PostSend(&verbs.SendWR{
-			Opcode: verbs.WRSend, SGList: []verbs.SGE{mr.SGE(out, mad.Bytes)}, AH: ah, RemoteQPN: ib.QPNGSI, RemoteQKey: ib.QKeyGSI,
+			Opcode: verbs.WRSend, SGList: []verbs.SGE{mr.SGE(out, mad.Bytes)}, AH: ah, RemoteQPN: ib.QPNGSI,
+			RemoteQKey: ib.QKeyGSI,
 		}))
 		return asked
 	}

@@ -38,19 +38,28 @@ const (
 )
 
 var micros = []micro{
-	{name: "ACK latency", authority: "IBTA 9.7.5.1.1: a request that asks is acknowledged; the time is what the others compare with", adjust: patient, run: ackLatency},
+	{name: "ACK latency",
+		authority: "IBTA 9.7.5.1.1: a request that asks is acknowledged; the time is what the others compare with",
+		adjust:    patient, run: ackLatency},
 	{name: "NAK latency SEND", authority: authorityNAK, adjust: patient, run: nakLatency(peer.OpSend)},
 	{name: "NAK latency WRITE", authority: authorityNAK, adjust: patient, run: nakLatency(peer.OpWrite)},
 	{name: "NAK latency READ", authority: authorityNAK, adjust: patient, run: nakLatencyRead},
-	{name: "READ recovery", authority: "IBTA 9.7.5.2.7: the request is issued again for what is missing; times after Lumina",
-		adjust: func(p *params) { p.timeout = tenseTimeout }, run: readRecovery},
-	{name: "timeout series", authority: "IBTA 9.7.6.1.3: 1 transmission and retry_cnt more; adaptive timers seen on ConnectX (perftest issue 251)",
-		adjust: func(p *params) { p.timeout, p.retry = microTimeout, shortRetry }, run: timeoutSeries, times: 3},
-	{name: "CNP for CE", authority: "IBTA annex A17.9.3: BECN, 16 reserved bytes of zero; the gap after Lumina", adjust: patient, run: cnpGap, times: 3},
-	{name: "ACK coalescing", authority: "IBTA 9.7.5.1.2: the last packet is acknowledged; the number of ACKs is open", adjust: patient, run: ackCoalescing, times: 5},
+	{name: "READ recovery",
+		authority: "IBTA 9.7.5.2.7: the request is issued again for what is missing; times after Lumina",
+		adjust:    func(p *params) { p.timeout = tenseTimeout }, run: readRecovery},
+	{name: "timeout series",
+		authority: "IBTA 9.7.6.1.3: 1 transmission and retry_cnt more; adaptive timers seen on ConnectX (perftest issue 251)",
+		adjust:    func(p *params) { p.timeout, p.retry = microTimeout, shortRetry }, run: timeoutSeries, times: 3},
+	{name: "CNP for CE", authority: "IBTA annex A17.9.3: BECN, 16 reserved bytes of zero; the gap after Lumina",
+		adjust: patient, run: cnpGap, times: 3},
+	{name: "ACK coalescing", authority: "IBTA 9.7.5.1.2: the last packet is acknowledged; the number of ACKs is open",
+		adjust: patient, run: ackCoalescing, times: 5},
 	{name: "counters after a loss", authority: "Lumina: counters equal the trace", adjust: patient, run: lossCounters},
-	{name: "counters of all faults", authority: "Lumina: counters equal the trace; measured, not judged", adjust: func(p *params) { p.timeout = tenseTimeout }, run: faultCounters},
-	{name: "noisy neighbour", authority: "Lumina: losses of some queue pairs leave another one alone; measured, not judged", adjust: patient, run: noisyNeighbour},
+	{name: "counters of all faults", authority: "Lumina: counters equal the trace; measured, not judged",
+		adjust: func(p *params) { p.timeout = tenseTimeout }, run: faultCounters},
+	{name: "noisy neighbour",
+		authority: "Lumina: losses of some queue pairs leave another one alone; measured, not judged",
+		adjust:    patient, run: noisyNeighbour},
 }
 
 const authorityNAK = "IBTA 9.7.5.2.2: one NAK, for the first missing PSN; times after Lumina"

@@ -66,7 +66,8 @@ const (
 
 // counted reads counters until one of some names, the first that is there, is least more than
 // before, or has had the time to be. The name is empty if none is there.
-func counted(read func() (map[string]uint64, error), before map[string]uint64, names []string, least int) (name string, n int, err error) {
+func counted(read func() (map[string]uint64, error), before map[string]uint64, names []string,
+	least int) (name string, n int, err error) {
 	for end := time.Now().Add(countersLag); ; time.Sleep(countersStep) {
 		now, err := read()
 		if err != nil {
@@ -114,14 +115,20 @@ type counter struct {
 
 var counters = []counter{
 	{"seq_naks_sent", true, []string{"sent_seq_naks"}, func(s *seenFaults) int { return s.seqNAKs }},
-	{"seq_naks_received", false, []string{"rcvd_seq_err", "packet_seq_err"}, func(s *seenFaults) int { return s.seqNAKs }},
-	{"out_of_sequence", true, []string{"out_of_seq_request", "out_of_sequence"}, func(s *seenFaults) int { return s.ahead }},
+	{"seq_naks_received", false, []string{"rcvd_seq_err", "packet_seq_err"},
+		func(s *seenFaults) int { return s.seqNAKs }},
+	{"out_of_sequence", true, []string{"out_of_seq_request", "out_of_sequence"},
+		func(s *seenFaults) int { return s.ahead }},
 	{"duplicates", true, []string{"duplicate_request"}, func(s *seenFaults) int { return s.duplicates }},
-	{"implied_naks", false, []string{"implied_naks", "implied_nak_seq_err"}, func(s *seenFaults) int { return s.impliedNAKs }},
-	{"icrc_errors", true, []string{"icrc_errors", "rx_icrc_encapsulated"}, func(s *seenFaults) int { return s.damaged }},
+	{"implied_naks", false, []string{"implied_naks", "implied_nak_seq_err"},
+		func(s *seenFaults) int { return s.impliedNAKs }},
+	{"icrc_errors", true, []string{"icrc_errors", "rx_icrc_encapsulated"},
+		func(s *seenFaults) int { return s.damaged }},
 	{"rnr_naks_sent", true, []string{"send_rnr_err"}, func(s *seenFaults) int { return s.rnrNAKs }},
-	{"rnr_naks_received", false, []string{"rcvd_rnr_err", "rnr_nak_retry_err"}, func(s *seenFaults) int { return s.rnrNAKs }},
-	{"ce_packets", true, []string{"ce_marked", "np_ecn_marked_roce_packets"}, func(s *seenFaults) int { return s.marked }},
+	{"rnr_naks_received", false, []string{"rcvd_rnr_err", "rnr_nak_retry_err"},
+		func(s *seenFaults) int { return s.rnrNAKs }},
+	{"ce_packets", true, []string{"ce_marked", "np_ecn_marked_roce_packets"},
+		func(s *seenFaults) int { return s.marked }},
 	{"cnps_sent", true, []string{"cnps_sent", "np_cnp_sent"}, func(s *seenFaults) int { return s.cnps }},
 	{"cnps_handled", false, []string{"cnps_handled", "rp_cnp_handled"}, func(s *seenFaults) int { return s.cnps }},
 }

@@ -96,7 +96,8 @@ type neighbour struct {
 // lossRule loses one of many of its requests.
 func (n *neighbour) lossRule() *wire.Rule {
 	seen := 0
-	return &wire.Rule{Kind: wire.Drop, Times: -1, Match: wire.Match{From: n.req.p.PortName(), Dst: n.rsp.p.Addr(n.family), QPN: n.sq.QPN(), AnyPSN: true,
+	return &wire.Rule{Kind: wire.Drop, Times: -1, Match: wire.Match{From: n.req.p.PortName(),
+		Dst: n.rsp.p.Addr(n.family), QPN: n.sq.QPN(), AnyPSN: true,
 		Func: func(*wire.Packet) bool { seen++; return seen%lossEvery == 0 }}}
 }
 
@@ -113,7 +114,8 @@ func (n *neighbour) keepBusy() {
 	}
 	n.busy = true
 	for i := range noiseBatch {
-		wr := peer.SendWR{Op: peer.OpWrite, SGL: sgl(n.req.arena, noiseOff, noiseSize), RemoteAddr: n.rsp.arena.Addr() + noiseOff, RKey: n.rsp.arena.RKey()}
+		wr := peer.SendWR{Op: peer.OpWrite, SGL: sgl(n.req.arena, noiseOff, noiseSize),
+			RemoteAddr: n.rsp.arena.Addr() + noiseOff, RKey: n.rsp.arena.RKey()}
 		if i == noiseBatch-1 {
 			wr.Flags = peer.FlagSignaled
 		}

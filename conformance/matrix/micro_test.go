@@ -29,7 +29,8 @@ func TestFindings(t *testing.T) {
 
 	var b bytes.Buffer
 	r := new(Report)
-	r.Add(Row{Kernel: "x", Link: "udp", Group: "micro", Op: "CNP", Role: "requester", Result: Pass, Measured: map[string]float64{"cnps": 3, "nak_max_us": 4000, "nak_p50_us": 2}})
+	r.Add(Row{Kernel: "x", Link: "udp", Group: "micro", Op: "CNP", Role: "requester", Result: Pass,
+		Measured: map[string]float64{"cnps": 3, "nak_max_us": 4000, "nak_p50_us": 2}})
 	r.WriteTable(&b)
 	require.Contains(t, b.String(), "MEASURED\n  x udp, CNP as requester: cnps 3, nak_max_us 4000, nak_p50_us 2\n")
 	require.Contains(t, b.String(), "\n1 passed, 0 failed, 0 skipped\n")
@@ -99,7 +100,9 @@ func TestSeenFaults(t *testing.T) {
 	us, guest := addrs[0], addrs[1]
 	x := microTrial(t, us, guest)
 	request := func(psn uint32, fate string) wire.Event {
-		return wire.Event{Fate: fate, Pkt: &wire.Packet{Src: us, Dst: guest, QPN: guestQPN, Opcode: wire.OpWriteMiddle, PSN: (firstPSN + psn) & psnMask}}
+		return wire.Event{Fate: fate, Pkt: &wire.Packet{
+			Src: us, Dst: guest, QPN: guestQPN, Opcode: wire.OpWriteMiddle, PSN: (firstPSN + psn) & psnMask,
+		}}
 	}
 	ce := request(9, "mark-ce")
 	ce.Pkt.ECN = ecnCE
@@ -120,13 +123,16 @@ func TestSeenFaults(t *testing.T) {
 func TestAnswered(t *testing.T) {
 	x := microTrial(t, addrs[0], addrs[1])
 	event := func(at time.Duration, psn uint32, ack bool) wire.Event {
-		p := &wire.Packet{Src: addrs[0], Dst: addrs[1], QPN: guestQPN, Opcode: wire.OpWriteMiddle, PSN: psn, Frame: make([]byte, 32)}
+		p := &wire.Packet{Src: addrs[0], Dst: addrs[1], QPN: guestQPN, Opcode: wire.OpWriteMiddle, PSN: psn,
+			Frame: make([]byte, 32)}
 		if ack {
-			p = &wire.Packet{Src: addrs[1], Dst: addrs[0], QPN: 1, Opcode: wire.OpAcknowledge, PSN: psn, Frame: make([]byte, 32)}
+			p = &wire.Packet{Src: addrs[1], Dst: addrs[0], QPN: 1, Opcode: wire.OpAcknowledge, PSN: psn,
+				Frame: make([]byte, 32)}
 		}
 		return wire.Event{At: at, Pkt: p}
 	}
-	d, ok := x.answered([]wire.Event{event(1, 5, true), event(10, 6, false), event(12, 7, false), event(20, 6, false), event(25, 6, true), event(30, 7, true)}, 6, 7)
+	d, ok := x.answered([]wire.Event{event(1, 5, true), event(10, 6, false), event(12, 7, false),
+		event(20, 6, false), event(25, 6, true), event(30, 7, true)}, 6, 7)
 	require.True(t, ok)
 	require.Equal(t, time.Duration(20), d)
 	_, ok = x.answered([]wire.Event{event(10, 6, false), event(25, 6, true)}, 6, 7)
@@ -153,6 +159,8 @@ func (q numbered) QPN() uint32 { return q.qpn }
 // microTrial is a trial between two addresses, without packets.
 func microTrial(t *testing.T, us, guest netip.Addr) *trial {
 	t.Helper()
-	return &trial{conn: &conn{pair: &pair{req: &side{p: placed{addr: us}}, rsp: &side{p: placed{addr: guest}}}, params: params{family: peer.V4, mtu: faultMTU},
+	return &trial{conn: &conn{pair: &pair{
+		req: &side{p: placed{addr: us}}, rsp: &side{p: placed{addr: guest}},
+	}, params: params{family: peer.V4, mtu: faultMTU},
 		rq: numbered{qpn: 1}, sq: numbered{qpn: guestQPN}}}
 }

@@ -13,8 +13,7 @@ import (
 	"github.com/goroce/goroce/conformance/peer"
 )
 
-// script is a host whose only program ends by itself after a time, or never (0), in a certain
-// way.
+// script is a host whose only program ends by itself after a time, or never (0), in a certain way.
 type script struct {
 	Host
 	addr  netip.Addr
@@ -70,16 +69,27 @@ func TestRunPair(t *testing.T) {
 		gaveUp         []netip.Addr
 		most           time.Duration
 	}{
-		"both end":                        {server: ok(2 * time.Second), client: ok(time.Second), detail: "8 bytes", result: Pass, most: 2 * time.Second},
-		"the server ends first":           {server: ok(time.Second), client: ok(time.Minute), detail: "8 bytes", result: Pass, most: time.Minute},
-		"the server stays":                {server: ok(0), client: ok(time.Second), stays: true, detail: "8 bytes", result: Pass, most: time.Second},
-		"the server fails":                {server: script{after: 2 * time.Second, err: failed}, client: ok(time.Second), detail: "server: exit status 1", result: Fail, most: 2 * time.Second},
-		"the server fails, and hangs up":  {server: script{after: time.Second, err: failed}, client: script{after: 2 * time.Second, err: failed}, detail: "client: exit status 1", result: Fail, most: 2 * time.Second},
-		"the server's retries run out":    {server: script{after: time.Second, err: failed, out: gaveUp}, client: ok(0), detail: "server: exit status 1", result: Fail, gaveUp: addrs[1:], most: time.Second + partingTime},
-		"the client's retries run out":    {server: ok(0), client: script{after: time.Second, err: failed, out: gaveUp}, detail: "client: exit status 1", result: Fail, gaveUp: addrs[:1], most: time.Second},
-		"datagrams get lost":              {server: ok(0), client: ok(time.Second), lossy: true, detail: "server: still runs", result: Fail, most: time.Second + partingTime},
-		"the server does not end":         {server: ok(0), client: ok(time.Second), detail: "server: still runs", result: Fail, most: toolTimeout},
-		"the client says the wrong thing": {server: ok(time.Second), client: script{after: time.Second}, detail: "client: printed no table", result: Fail, most: time.Second},
+		"both end": {server: ok(2 * time.Second), client: ok(time.Second),
+			detail: "8 bytes", result: Pass, most: 2 * time.Second},
+		"the server ends first": {server: ok(time.Second), client: ok(time.Minute),
+			detail: "8 bytes", result: Pass, most: time.Minute},
+		"the server stays": {server: ok(0), client: ok(time.Second), stays: true,
+			detail: "8 bytes", result: Pass, most: time.Second},
+		"the server fails": {server: script{after: 2 * time.Second, err: failed},
+			client: ok(time.Second), detail: "server: exit status 1", result: Fail, most: 2 * time.Second},
+		"the server fails, and hangs up": {server: script{after: time.Second, err: failed},
+			client: script{after: 2 * time.Second, err: failed}, detail: "client: exit status 1",
+			result: Fail, most: 2 * time.Second},
+		"the server's retries run out": {server: script{after: time.Second, err: failed, out: gaveUp}, client: ok(0),
+			detail: "server: exit status 1", result: Fail, gaveUp: addrs[1:], most: time.Second + partingTime},
+		"the client's retries run out": {server: ok(0), client: script{after: time.Second, err: failed, out: gaveUp},
+			detail: "client: exit status 1", result: Fail, gaveUp: addrs[:1], most: time.Second},
+		"datagrams get lost": {server: ok(0), client: ok(time.Second), lossy: true,
+			detail: "server: still runs", result: Fail, most: time.Second + partingTime},
+		"the server does not end": {server: ok(0), client: ok(time.Second),
+			detail: "server: still runs", result: Fail, most: toolTimeout},
+		"the client says the wrong thing": {server: ok(time.Second), client: script{after: time.Second},
+			detail: "client: printed no table", result: Fail, most: time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

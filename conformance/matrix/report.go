@@ -244,8 +244,9 @@ func (r *Report) TooBusy() []string {
 			}
 		}
 		if stalls > maxStarved {
-			out = append(out, fmt.Sprintf("%s, %s link: the guest stood still %d times, which cost %d tries; %d times are too many",
-				w.kernel, w.link, stalls, len(times), maxStarved+1))
+			out = append(out,
+				fmt.Sprintf("%s, %s link: the guest stood still %d times, which cost %d tries; %d times are too many",
+					w.kernel, w.link, stalls, len(times), maxStarved+1))
 		}
 	}
 	slices.Sort(out)
@@ -256,7 +257,9 @@ func (r *Report) TooBusy() []string {
 		}
 	}
 	if inconclusive > maxInconclusive {
-		out = append(out, fmt.Sprintf("%d rows are inconclusive, since the guest stood still in each attempt; %d are too many", inconclusive, maxInconclusive+1))
+		out = append(out,
+			fmt.Sprintf("%d rows are inconclusive, since the guest stood still in each attempt; %d are too many",
+				inconclusive, maxInconclusive+1))
 	}
 	return out
 }

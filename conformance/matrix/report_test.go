@@ -8,7 +8,8 @@ import (
 )
 
 func testRow(link string, size int, res Result) Row {
-	return Row{Kernel: "6.1", Group: "operations", Op: "rc SEND", Role: "requester", Link: link, MTU: 1024, Size: size, Family: "ipv4", Result: res}
+	return Row{Kernel: "6.1", Group: "operations", Op: "rc SEND", Role: "requester", Link: link, MTU: 1024,
+		Size: size, Family: "ipv4", Result: res}
 }
 
 func TestMissingRowsComparesLinksByName(t *testing.T) {
@@ -17,7 +18,8 @@ func TestMissingRowsComparesLinksByName(t *testing.T) {
 	r.Add(testRow("xdp", 1, Fail))
 	r.Add(testRow("udp", 2, Pass))
 	r.Add(Row{Kernel: "6.1", Group: "guests", Link: "rxe"}) // on no link
-	require.Equal(t, []string{"6.1 xdp operations rc SEND as requester mtu 1024 size 2 ipv4"}, r.MissingRows("6.1", []string{"udp", "xdp"}, nil))
+	require.Equal(t, []string{"6.1 xdp operations rc SEND as requester mtu 1024 size 2 ipv4"},
+		r.MissingRows("6.1", []string{"udp", "xdp"}, nil))
 	require.Empty(t, r.MissingRows("6.12", []string{"udp", "xdp"}, nil), "rows of another kernel")
 	r.Add(testRow("xdp", 2, Skip)) // left out, but not silently
 	require.Empty(t, r.MissingRows("6.1", []string{"udp", "xdp"}, nil))
@@ -37,7 +39,8 @@ func TestMissingRowsOfASubset(t *testing.T) {
 	require.Len(t, r.MissingRows("6.1", []string{"udp", "packet", "xdp"}, nil), 5)
 
 	r.Add(testRow("xdp", 2, Pass))
-	require.Equal(t, []string{"6.1 packet operations rc SEND as requester mtu 1024 size 2 ipv4", "6.1 udp operations rc SEND as requester mtu 1024 size 2 ipv4"}, r.MissingRows("6.1", full, subset))
+	require.Equal(t, []string{"6.1 packet operations rc SEND as requester mtu 1024 size 2 ipv4",
+		"6.1 udp operations rc SEND as requester mtu 1024 size 2 ipv4"}, r.MissingRows("6.1", full, subset))
 }
 
 func TestTableFoldsLinksThatAgree(t *testing.T) {

@@ -55,7 +55,8 @@ func (e *Env) tryProgram(row *Row, tries int, between [2]netip.Addr, bytes int, 
 		// What may lose datagrams to a busy guest has it for itself.
 		e.share(tries > 1, func() { o = run() })
 		if moved := rec.moved(); o.result == Pass && moved < bytes {
-			o = outcome{detail: fmt.Sprintf("%d bytes went over the wire, want %d or more: %s", moved, bytes, o.detail), result: Fail, wrong: true}
+			o = outcome{detail: fmt.Sprintf("%d bytes went over the wire, want %d or more: %s", moved, bytes, o.detail),
+				result: Fail, wrong: true}
 		}
 		if o.result != Fail {
 			return o
@@ -150,7 +151,8 @@ func (c *conn) excuse(err error, tr *wire.Trace) error {
 	if !errors.As(err, &s) || s.Status != peer.RetryExcErr {
 		return err
 	}
-	what, starved := starvation(delivered(tr.Events()), []netip.Addr{c.req.p.Addr(c.family)}, c.env.Ref.Addr(c.family), refPort{c.env})
+	what, starved := starvation(delivered(tr.Events()), []netip.Addr{c.req.p.Addr(c.family)},
+		c.env.Ref.Addr(c.family), refPort{c.env})
 	if starved {
 		c.env.starvation()
 		return starvedError{err, what}

@@ -11,8 +11,7 @@ import (
 	"github.com/goroce/goroce/conformance/lab/wire"
 )
 
-// outcomes returns a program that ends in each of the ways and then passes, and how often
-// it ran.
+// outcomes returns a program that ends in each of the ways and then passes, and how often it ran.
 func outcomes(list ...outcome) (run func() outcome, ran *int) {
 	ran = new(int)
 	return func() outcome {
@@ -36,14 +35,18 @@ func TestTryProgram(t *testing.T) {
 		retried string
 		starved int
 	}{
-		"passes":                            {1, nil, 1, Pass, "", 0},
-		"a failure counts":                  {1, []outcome{wrong}, 1, Fail, "", 0},
-		"the guest was starved":             {1, []outcome{starved}, 2, Pass, once, 1},
-		"starved, then it is wrong":         {1, []outcome{starved, wrong}, 2, Fail, once, 1},
-		"wrong, then the guest was starved": {5, []outcome{wrong, starved, starved, starved, starved}, 5, Fail, "attempt 1 of 5: wrong byte; attempt 2 of 5: the guest stood still; attempt 3 of 5: the guest stood still; attempt 4 of 5: the guest stood still", 4},
-		"starved each time":                 {1, []outcome{starved, starved, starved, starved}, 3, Inconclusive, once + "; attempt 2 of 3: the guest stood still", 3},
-		"datagrams get lost":                {5, []outcome{wrong, wrong}, 3, Pass, "attempt 1 of 5: wrong byte; attempt 2 of 5: wrong byte", 0},
-		"retries ran out, nobody starved":   {1, []outcome{{detail: "x", result: Fail, gaveUp: addrs[:1]}}, 1, Fail, "", 0},
+		"passes":                    {1, nil, 1, Pass, "", 0},
+		"a failure counts":          {1, []outcome{wrong}, 1, Fail, "", 0},
+		"the guest was starved":     {1, []outcome{starved}, 2, Pass, once, 1},
+		"starved, then it is wrong": {1, []outcome{starved, wrong}, 2, Fail, once, 1},
+		"wrong, then the guest was starved": {5, []outcome{wrong, starved, starved, starved, starved}, 5,
+			Fail, "attempt 1 of 5: wrong byte; attempt 2 of 5: the guest stood still; attempt 3 of 5: the guest stood still; attempt 4 of 5: the guest stood still", 4},
+		"starved each time": {1, []outcome{starved, starved, starved, starved}, 3,
+			Inconclusive, once + "; attempt 2 of 3: the guest stood still", 3},
+		"datagrams get lost": {5, []outcome{wrong, wrong}, 3, Pass,
+			"attempt 1 of 5: wrong byte; attempt 2 of 5: wrong byte", 0},
+		"retries ran out, nobody starved": {1, []outcome{{detail: "x", result: Fail, gaveUp: addrs[:1]}},
+			1, Fail, "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run, ran := outcomes(c.list...)

@@ -17,14 +17,13 @@ const rxeInflight = 64
 // that began with PSN first: the wire has seen its first packets, more than rxeInflight of
 // them, in order and without a gap, and not the rest; on RC also an ACK of all of them.
 //
-// rxe 6.1 was seen to do so once in about 2,100 messages of 1 MiB. In that case the
-// guest's device had sent every packet that rxe had handed to it and went on working for
-// others, and rxe sent the other 3,939 packets, with both completions, as soon as one more
-// request was posted to the queue pair. That fits its limit of packets on their way:
-// the requester looks at their number, and only then notes that it wants to be woken when
-// packets leave; if all of them leave in between nobody wakes it. UC has no timer
-// for that, and that of RC does not run while everything that was sent is acknowledged:
-// then rxe stands still for a minute and longer, once in about 5,000 rows.
+// rxe 6.1 was seen to do so once in about 2,100 messages of 1 MiB. In that case the guest's device
+// had sent every packet that rxe had handed to it and went on working for others, and rxe sent the
+// other 3,939 packets, with both completions, as soon as one more request was posted to the queue
+// pair. That fits its limit of packets on their way: the requester looks at their number, and only
+// then notes that it wants to be woken when packets leave; if all of them leave in between nobody
+// wakes it. UC has no timer for that, and that of RC does not run while everything that was sent is
+// acknowledged: then rxe stands still for a minute and longer, once in about 5,000 rows.
 func (c *conn) stalled(tr *wire.Trace, first uint32, size int) bool {
 	if c.typ != peer.UC && c.typ != peer.RC || !isRXE(c.req.p) || tr.Lost() > 0 {
 		return false

@@ -36,11 +36,12 @@ func TestStopped(t *testing.T) {
 		rc   bool
 		want bool
 	}{
-		"UC":                       {requests(0, 68), false, true},
-		"UC, all sent":             {requests(0, packets), false, false},
-		"UC, few":                  {requests(0, 64), false, false},
-		"RC, acknowledged":         {append(requests(0, 68), ack(67, true)), true, true},
-		"RC, in two steps":         {append(append(requests(0, 66), ack(65, true)), append(requests(66, 68), ack(67, true))...), true, true},
+		"UC":               {requests(0, 68), false, true},
+		"UC, all sent":     {requests(0, packets), false, false},
+		"UC, few":          {requests(0, 64), false, false},
+		"RC, acknowledged": {append(requests(0, 68), ack(67, true)), true, true},
+		"RC, in two steps": {append(append(requests(0, 66), ack(65, true)),
+			append(requests(66, 68), ack(67, true))...), true, true},
 		"RC, not acknowledged":     {requests(0, 68), true, false},
 		"RC, the last one was not": {append(requests(0, 68), ack(66, true)), true, false},
 		"RC, refused":              {append(requests(0, 68), ack(67, false)), true, false},

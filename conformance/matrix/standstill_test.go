@@ -58,21 +58,24 @@ func standing(t *testing.T, list []attempt) (e *Env, next func() error, made *in
 // A standstill of the guest gives a row another attempt, and hides nothing: a defect of ours fails
 // the row as soon as the guest runs, and bytes that are wrong fail it at once.
 func TestStandstillHidesNothing(t *testing.T) {
-	slow, defect, bytes := errors.New("no completion"), errors.New("status 10"), fmt.Errorf("row: %w", wrong("byte 7 is wrong"))
+	slow, defect, bytes := errors.New("no completion"), errors.New("status 10"),
+		fmt.Errorf("row: %w", wrong("byte 7 is wrong"))
 	for name, c := range map[string]struct {
 		list []attempt
 		want Result
 		made int
 	}{
-		"passes":                                      {[]attempt{{nil, true}}, Pass, 1},
-		"a defect, and the guest runs":                {[]attempt{{defect, false}}, Fail, 1},
-		"slow, then it passes":                        {[]attempt{{slow, true}, {nil, false}}, Pass, 2},
-		"slow twice, then it passes":                  {[]attempt{{slow, true}, {slow, true}, {nil, true}}, Pass, 3},
-		"a defect, and the guest stands once":         {[]attempt{{defect, true}, {defect, false}}, Fail, 2},
-		"a defect, and the guest stands twice":        {[]attempt{{defect, true}, {defect, true}, {defect, false}}, Fail, 3},
+		"passes":                              {[]attempt{{nil, true}}, Pass, 1},
+		"a defect, and the guest runs":        {[]attempt{{defect, false}}, Fail, 1},
+		"slow, then it passes":                {[]attempt{{slow, true}, {nil, false}}, Pass, 2},
+		"slow twice, then it passes":          {[]attempt{{slow, true}, {slow, true}, {nil, true}}, Pass, 3},
+		"a defect, and the guest stands once": {[]attempt{{defect, true}, {defect, false}}, Fail, 2},
+		"a defect, and the guest stands twice": {[]attempt{{defect, true}, {defect, true}, {defect, false}},
+			Fail, 3},
 		"slow, then bytes are wrong":                  {[]attempt{{slow, true}, {bytes, true}}, Fail, 2},
 		"bytes are wrong, and the guest stands still": {[]attempt{{bytes, true}}, Fail, 1},
-		"the guest stands still each time":            {[]attempt{{slow, true}, {slow, true}, {slow, true}}, Inconclusive, 3},
+		"the guest stands still each time": {[]attempt{{slow, true}, {slow, true}, {slow, true}},
+			Inconclusive, 3},
 	} {
 		check := func(row Row, made int) {
 			require.Equal(t, c.want, row.Result, "%s: %+v", name, row)
@@ -87,7 +90,8 @@ func TestStandstillHidesNothing(t *testing.T) {
 		}
 		// As a row of two peers.
 		e, next, made := standing(t, c.list)
-		require.NoError(t, e.inLanes(context.Background(), requester, 1, []job{oneRow(Row{Op: name}, func(*pair, *Row) error { return next() })}))
+		require.NoError(t, e.inLanes(context.Background(), requester, 1,
+			[]job{oneRow(Row{Op: name}, func(*pair, *Row) error { return next() })}))
 		require.Len(t, e.Report.Rows(), 1)
 		check(e.Report.Rows()[0], *made)
 		// As a row of programs.

@@ -110,19 +110,22 @@ type guestPort interface {
 //     asked, or of its own.
 //   - The guest asked: the answer must have been on the wire, and the guest must have asked
 //     again all the same. A request that nobody answered is an error.
-func starvation(seen *analyse.Report, gaveUp []netip.Addr, guest netip.Addr, from guestPort) (what string, starved bool) {
+func starvation(seen *analyse.Report, gaveUp []netip.Addr, guest netip.Addr,
+	from guestPort) (what string, starved bool) {
 	x := seen.Exhausted(gaveUp...)
 	if x == nil {
 		return "retries ran out, and no request was seen again and again", false
 	}
-	what = fmt.Sprintf("PSN %#x for QP %#x was sent %d times in %d ms", uint32(x.PSN), uint32(x.QPN), x.Times, time.Duration(x.LastNs-x.FirstNs).Milliseconds())
+	what = fmt.Sprintf("PSN %#x for QP %#x was sent %d times in %d ms", uint32(x.PSN), uint32(x.QPN), x.Times,
+		time.Duration(x.LastNs-x.FirstNs).Milliseconds())
 	switch asked := x.Requester != guest; {
 	case asked && from.SilentIn(time.Duration(x.RetryNs), time.Duration(x.LastNs)):
 		return "the guest stood still while " + what, true
 	case asked && from.MuteIn(time.Duration(x.RetryNs), time.Duration(x.LastNs), 2):
 		return "the guest answered nobody, and several asked, while " + what, true
 	case asked && x.LateNs > 0:
-		return fmt.Sprintf("the guest answered %d ms after the last retry, when %s", (x.LateNs-x.LastNs)/1e6, what), true
+		return fmt.Sprintf("the guest answered %d ms after the last retry, when %s", (x.LateNs-x.LastNs)/1e6, what),
+			true
 	case asked && x.Deaf:
 		return "the guest sent, and did not look at what arrived, while " + what, true
 	case asked:
@@ -130,7 +133,9 @@ func starvation(seen *analyse.Report, gaveUp []netip.Addr, guest netip.Addr, fro
 		if x.Answered {
 			what += ", and answered"
 		}
-		return fmt.Sprintf("the guest was running (it was silent for %d ms at most, and sent nothing of RoCE for %d ms) while %s", frames.Milliseconds(), packets.Milliseconds(), what), false
+		return fmt.Sprintf(
+			"the guest was running (it was silent for %d ms at most, and sent nothing of RoCE for %d ms) while %s",
+			frames.Milliseconds(), packets.Milliseconds(), what), false
 	case x.Answered:
 		return "the guest did not look at its answers: " + what, true
 	}

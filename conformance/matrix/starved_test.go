@@ -78,7 +78,8 @@ type spoke struct {
 func speaksAt(at ...int) spoke { return spoke{at: at} }
 
 func (s spoke) SilentIn(from, to time.Duration) bool {
-	return !slices.ContainsFunc(s.at, func(t int) bool { return from < time.Duration(t)*ms && time.Duration(t)*ms < to })
+	return !slices.ContainsFunc(s.at,
+		func(t int) bool { return from < time.Duration(t)*ms && time.Duration(t)*ms < to })
 }
 
 func (s spoke) MuteIn(_, _ time.Duration, qps int) bool { return s.asked >= qps }
@@ -98,33 +99,58 @@ func TestStarvation(t *testing.T) {
 		want   bool
 		what   string
 	}{
-		"the guest stands still":                     {ours, addrs[:1], speaksAt(), true, "the guest stood still while PSN 0x7 for QP 0x11 was sent 8 times in 469 ms"},
-		"the guest stands still after a while":       {ours, addrs[:1], speaksAt(30), true, "stood still"},
-		"the guest stands still after a probe":       {slices.Concat(sent(us, toGuest, 7, 0, 1, 3), ours[1:]), addrs[:1], speaksAt(2, 30), true, "sent 10 times"},
-		"it speaks between two retries":              {slices.Concat(sent(us, toGuest, 7, 0, 1, 3), ours[1:]), addrs[:1], speaksAt(100), false, "was running"},
-		"the guest wakes up too late":                {ours, addrs[:1], speaksAt(500), true, "stood still"},
-		"the guest serves others":                    {ours, addrs[:1], speaksAt(300), false, "was running (it was silent for 30 ms at most, and sent nothing of RoCE for 402 ms) while PSN 0x7"},
-		"the guest answers nobody":                   {ours, addrs[:1], spoke{[]int{300}, 2}, true, "answered nobody, and several asked, while PSN 0x7"},
-		"the guest answers too late":                 {slices.Concat(ours, said(guest, toUs, 9, 600, true)), addrs[:1], speaksAt(300), true, "the guest answered 131 ms after the last retry, when PSN 0x7"},
-		"the guest answers in time":                  {slices.Concat(ours, said(guest, toUs, 9, 500, true)), addrs[:1], speaksAt(300), false, "was running"},
-		"the guest answered before":                  {slices.Concat(ours[:7], said(guest, toUs, 9, 410, true), ours[7:], said(guest, toUs, 9, 600, true)), addrs[:1], speaksAt(300), false, "sent 8 times in 469 ms, and answered"},
-		"nobody else asks":                           {ours, addrs[:1], spoke{[]int{300}, 1}, false, "was running"},
-		"goroce answers nobody":                      {theirs, addrs[1:], spoke{[]int{300}, 2}, false, "got no answer"},
-		"the guest is busy sending":                  {slices.Concat(ours, sent(guest, toUs, 9, 50), said(us, toGuest, 9, 60, true), sent(guest, toUs, 9, 150)), addrs[:1], speaksAt(150), true, "did not look at what arrived"},
-		"the guest sends again, without an answer":   {slices.Concat(ours, sent(guest, toUs, 9, 50), said(us, toGuest, 8, 60, true), sent(guest, toUs, 9, 150)), addrs[:1], speaksAt(150), false, "was running"},
-		"the guest sends what is new":                {slices.Concat(ours, sent(guest, toUs, 9, 50), said(us, toGuest, 9, 60, true), sent(guest, toUs, 10, 150)), addrs[:1], speaksAt(150), false, "was running"},
-		"nothing was sent":                           {nil, addrs[:1], speaksAt(), false, "no request was seen again"},
-		"what was sent was not repeated":             {slices.Concat(sent(us, toGuest, 7, 0, 67), sent(us, toGuest, 8, 469)), addrs[:1], speaksAt(), false, "no request was seen again"},
-		"goroce does not answer":                     {theirs, addrs[1:], speaksAt(), false, "the guest got no answer while PSN 0x9"},
-		"goroce answers, the guest is deaf":          {slices.Concat(theirs, said(us, toGuest, 9, 1001, true)), addrs[1:], speaksAt(), true, "did not look"},
-		"goroce answers for later ones, too":         {slices.Concat(theirs, said(us, toGuest, 12, 1001, true)), addrs[1:], speaksAt(), true, "did not look"},
-		"goroce answers only at the end":             {slices.Concat(theirs, said(us, toGuest, 9, 4001, true)), addrs[1:], speaksAt(), false, "got no answer"},
-		"goroce answers what was before":             {slices.Concat(theirs, said(us, toGuest, 8, 1001, true)), addrs[1:], speaksAt(), false, "got no answer"},
-		"goroce refuses":                             {slices.Concat(theirs, said(us, toGuest, 9, 1001, false)), addrs[1:], speaksAt(), false, "got no answer"},
-		"the guest gives up after it stood still":    {slices.Concat(ours, theirs), addrs, speaksAt(), true, "stood still while PSN 0x7"},
-		"goroce gives up after it did not answer":    {slices.Concat(theirs, sent(us, toGuest, 7, 4500, 4600, 4700)), addrs, speaksAt(), false, "the guest got no answer while PSN 0x9"},
-		"the oldest of those repeated counts":        {slices.Concat(sent(us, toGuest, 0xffffff, 0, 67, 134), sent(us, toGuest, 0, 1, 68, 135)), addrs[:1], speaksAt(), true, "PSN 0xffffff"},
-		"what was repeated before, with success, no": {slices.Concat(sent(us, toGuest, 1, 0, 1, 2, 3), ours[1:]), addrs[:1], speaksAt(10), true, "PSN 0x7"},
+		"the guest stands still": {ours, addrs[:1], speaksAt(), true,
+			"the guest stood still while PSN 0x7 for QP 0x11 was sent 8 times in 469 ms"},
+		"the guest stands still after a while": {ours, addrs[:1], speaksAt(30), true, "stood still"},
+		"the guest stands still after a probe": {slices.Concat(sent(us, toGuest, 7, 0, 1, 3), ours[1:]),
+			addrs[:1], speaksAt(2, 30), true, "sent 10 times"},
+		"it speaks between two retries": {slices.Concat(sent(us, toGuest, 7, 0, 1, 3), ours[1:]),
+			addrs[:1], speaksAt(100), false, "was running"},
+		"the guest wakes up too late": {ours, addrs[:1], speaksAt(500), true, "stood still"},
+		"the guest serves others": {ours, addrs[:1], speaksAt(300), false,
+			"was running (it was silent for 30 ms at most, and sent nothing of RoCE for 402 ms) while PSN 0x7"},
+		"the guest answers nobody": {ours, addrs[:1], spoke{[]int{300}, 2}, true,
+			"answered nobody, and several asked, while PSN 0x7"},
+		"the guest answers too late": {slices.Concat(ours, said(guest, toUs, 9, 600, true)),
+			addrs[:1], speaksAt(300), true, "the guest answered 131 ms after the last retry, when PSN 0x7"},
+		"the guest answers in time": {slices.Concat(ours, said(guest, toUs, 9, 500, true)),
+			addrs[:1], speaksAt(300), false, "was running"},
+		"the guest answered before": {slices.Concat(ours[:7],
+			said(guest, toUs, 9, 410, true), ours[7:], said(guest, toUs, 9, 600, true)), addrs[:1],
+			speaksAt(300), false, "sent 8 times in 469 ms, and answered"},
+		"nobody else asks":      {ours, addrs[:1], spoke{[]int{300}, 1}, false, "was running"},
+		"goroce answers nobody": {theirs, addrs[1:], spoke{[]int{300}, 2}, false, "got no answer"},
+		"the guest is busy sending": {slices.Concat(ours, sent(guest, toUs, 9, 50),
+			said(us, toGuest, 9, 60, true), sent(guest, toUs, 9, 150)), addrs[:1], speaksAt(150), true,
+			"did not look at what arrived"},
+		"the guest sends again, without an answer": {slices.Concat(ours, sent(guest, toUs, 9, 50),
+			said(us, toGuest, 8, 60, true), sent(guest, toUs, 9, 150)), addrs[:1], speaksAt(150), false, "was running"},
+		"the guest sends what is new": {slices.Concat(ours, sent(guest, toUs, 9, 50),
+			said(us, toGuest, 9, 60, true), sent(guest, toUs, 10, 150)), addrs[:1], speaksAt(150),
+			false, "was running"},
+		"nothing was sent": {nil, addrs[:1], speaksAt(), false, "no request was seen again"},
+		"what was sent was not repeated": {slices.Concat(sent(us, toGuest, 7, 0, 67),
+			sent(us, toGuest, 8, 469)), addrs[:1], speaksAt(), false, "no request was seen again"},
+		"goroce does not answer": {theirs, addrs[1:], speaksAt(), false,
+			"the guest got no answer while PSN 0x9"},
+		"goroce answers, the guest is deaf": {slices.Concat(theirs, said(us, toGuest, 9, 1001, true)),
+			addrs[1:], speaksAt(), true, "did not look"},
+		"goroce answers for later ones, too": {slices.Concat(theirs, said(us, toGuest, 12, 1001, true)),
+			addrs[1:], speaksAt(), true, "did not look"},
+		"goroce answers only at the end": {slices.Concat(theirs, said(us, toGuest, 9, 4001, true)),
+			addrs[1:], speaksAt(), false, "got no answer"},
+		"goroce answers what was before": {slices.Concat(theirs, said(us, toGuest, 8, 1001, true)),
+			addrs[1:], speaksAt(), false, "got no answer"},
+		"goroce refuses": {slices.Concat(theirs, said(us, toGuest, 9, 1001, false)),
+			addrs[1:], speaksAt(), false, "got no answer"},
+		"the guest gives up after it stood still": {slices.Concat(ours, theirs), addrs, speaksAt(), true,
+			"stood still while PSN 0x7"},
+		"goroce gives up after it did not answer": {slices.Concat(theirs, sent(us, toGuest, 7, 4500, 4600, 4700)),
+			addrs, speaksAt(), false, "the guest got no answer while PSN 0x9"},
+		"the oldest of those repeated counts": {slices.Concat(sent(us, toGuest, 0xffffff, 0, 67, 134),
+			sent(us, toGuest, 0, 1, 68, 135)), addrs[:1], speaksAt(), true, "PSN 0xffffff"},
+		"what was repeated before, with success, no": {slices.Concat(sent(us, toGuest, 1, 0, 1, 2, 3), ours[1:]),
+			addrs[:1], speaksAt(10), true, "PSN 0x7"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			what, starved := starvation(reported(c.all), c.gaveUp, guest, c.port)
@@ -137,7 +163,8 @@ func TestStarvation(t *testing.T) {
 // What a rule kept or damaged has not reached anybody.
 func TestDelivered(t *testing.T) {
 	frame := func(op uint8, psn uint32) *wire.Packet {
-		b := slices.Concat(make([]byte, 12), []byte{8, 0}, wirelink.SentHeaders(addrs[0], addrs[1], 50000, 0, make([]byte, 12+16+4)))
+		b := slices.Concat(make([]byte, 12), []byte{8, 0},
+			wirelink.SentHeaders(addrs[0], addrs[1], 50000, 0, make([]byte, 12+16+4)))
 		b = append(b, op, 0, 0xff, 0xff, 0, 0, 0, toGuest, 0, byte(psn>>16), byte(psn>>8), byte(psn))
 		p, ok := wire.Decode(append(b, make([]byte, 16+4)...))
 		require.True(t, ok)
@@ -157,21 +184,27 @@ func TestDelivered(t *testing.T) {
 	})
 	x := r.Exhausted(addrs[0])
 	require.NotNil(t, x)
-	require.Equal(t, &analyse.Exhausted{Requester: addrs[0], Responder: addrs[1], QPN: toGuest, PSN: 5, Times: 3, FirstNs: 1, RetryNs: 5, LastNs: 9}, x)
+	require.Equal(t, &analyse.Exhausted{Requester: addrs[0], Responder: addrs[1], QPN: toGuest, PSN: 5,
+		Times: 3, FirstNs: 1, RetryNs: 5, LastNs: 9}, x)
 }
 
 func TestRecorder(t *testing.T) {
 	now := time.Duration(0)
-	r := &recorder{now: func() time.Duration { now++; return now }, between: [2]netip.Addr(addrs), seen: newWired(rememberedPackets)}
+	r := &recorder{now: func() time.Duration { now++; return now }, between: [2]netip.Addr(addrs),
+		seen: newWired(rememberedPackets)}
 	const n = 5
 	const payload = 7
 	frame := make([]byte, 12+payload+4) // BTH and ICRC
 	for range n {
 		r.packet(&wire.Packet{Frame: frame, Src: addrs[1], Dst: addrs[0], Opcode: wire.OpWriteOnly})
 	}
-	r.packet(&wire.Packet{Frame: frame, Src: addrs[1], Dst: netip.MustParseAddr("10.77.0.101"), Opcode: wire.OpWriteOnly})
+	r.packet(&wire.Packet{
+		Frame: frame, Src: addrs[1], Dst: netip.MustParseAddr("10.77.0.101"), Opcode: wire.OpWriteOnly,
+	})
 	require.Equal(t, n*payload, r.moved())
-	r.packet(&wire.Packet{Frame: frame, Src: addrs[0], Dst: netip.MustParseAddr("239.77.1.7"), Opcode: wire.OpUDSendOnly})
+	r.packet(&wire.Packet{
+		Frame: frame, Src: addrs[0], Dst: netip.MustParseAddr("239.77.1.7"), Opcode: wire.OpUDSendOnly,
+	})
 	require.Equal(t, (n+1)*payload, r.moved(), "to a group")
 }
 

@@ -58,7 +58,8 @@ func columnOf(row Row) column {
 }
 
 // groupOrder is the order of the table's sections; other groups follow.
-var groupOrder = []string{"links", "tools", "rdmacm", "cmfaults", "operations", "faults", "errors", "micro", "canaries", "capture", "guests"}
+var groupOrder = []string{"links", "tools", "rdmacm", "cmfaults", "operations", "faults", "errors", "micro",
+	"canaries", "capture", "guests"}
 
 func byOrder(order []string) func(a, b string) int {
 	place := func(s string) int {
@@ -122,7 +123,8 @@ func (g *grid) columns() []column {
 		}
 	}
 	return slices.SortedFunc(maps.Keys(seen), func(a, b column) int {
-		return cmp.Or(cmp.Compare(len(a.kernel), len(b.kernel)), cmp.Compare(a.kernel, b.kernel), cmp.Compare(b.role, a.role))
+		return cmp.Or(cmp.Compare(len(a.kernel), len(b.kernel)), cmp.Compare(a.kernel, b.kernel),
+			cmp.Compare(b.role, a.role))
 	})
 }
 
@@ -186,7 +188,8 @@ func (r *Report) WriteTable(w io.Writer) {
 	writeMeasured(w, rows)
 	for _, row := range rows {
 		if row.Result == Fail || row.Result == Inconclusive {
-			fmt.Fprintf(w, "\n%s %s\n     %s\n", strings.ToUpper(string(row.Result)), row.Label(), strings.ReplaceAll(strings.TrimSpace(row.Detail+"\n"+row.Ladder), "\n", "\n     "))
+			fmt.Fprintf(w, "\n%s %s\n     %s\n", strings.ToUpper(string(row.Result)), row.Label(),
+				strings.ReplaceAll(strings.TrimSpace(row.Detail+"\n"+row.Ladder), "\n", "\n     "))
 		}
 	}
 	fmt.Fprintf(w, "\n%d passed, %d failed, %d skipped", r.Count(Pass), r.Count(Fail), r.Count(Skip))

@@ -89,7 +89,8 @@ func pingpong(kind string, mtu, size, iters int, v6 bool, more ...string) tool {
 // perf is an ib_*_bw or ib_*_lat.
 func perf(name string, mtu, size, iters int, v6 bool, more ...string) tool {
 	t := tool{name: "ib_" + name, size: size, iters: iters, mtu: mtu, v6: v6, want: "#bytes"}
-	t.args = append([]string{"-F", "-s", strconv.Itoa(size), "-n", strconv.Itoa(iters), "-m", strconv.Itoa(mtu)}, more...)
+	t.args = append(
+		[]string{"-F", "-s", strconv.Itoa(size), "-n", strconv.Itoa(iters), "-m", strconv.Itoa(mtu)}, more...)
 	if strings.HasPrefix(name, "atomic") { // its size is fixed
 		t.args = append([]string{"-F", "-n", strconv.Itoa(iters), "-m", strconv.Itoa(mtu)}, more...)
 	}
@@ -136,7 +137,8 @@ func tools(full bool) []tool {
 	}
 	if full {
 		for _, mtu := range []int{256, 512, 1024, 2048} {
-			list = append(list, pingpong("rc", mtu, 16384, 100, false, "-c"), perf("write_bw", mtu, 16384, 100, false), perf("read_bw", mtu, 16384, 100, true))
+			list = append(list, pingpong("rc", mtu, 16384, 100, false, "-c"),
+				perf("write_bw", mtu, 16384, 100, false), perf("read_bw", mtu, 16384, 100, true))
 		}
 		list = append(list,
 			perf("send_bw", 4096, 65536, 100, false, "-b"),
@@ -166,13 +168,14 @@ func (e *Env) Tools(ctx context.Context, subject, ref Host) error {
 			if t.v6 {
 				f = peer.V6
 			}
-			row := Row{Kernel: e.Kernel, Group: "tools", Op: strings.TrimSpace(t.name + " " + t.label), Role: role, Link: e.Link,
-				MTU: t.mtu, Size: t.size, Family: string(f)}
+			row := Row{Kernel: e.Kernel, Group: "tools", Op: strings.TrimSpace(t.name + " " + t.label),
+				Role: role, Link: e.Link, MTU: t.mtu, Size: t.size, Family: string(f)}
 			server, client := ref, subject
 			if role == "server" {
 				server, client = subject, ref
 			}
-			e.tryProgram(&row, 1, addrsOf(f, subject, ref), t.size*t.iters, func() outcome { return runTool(ctx, t, f, port, server, client) })
+			e.tryProgram(&row, 1, addrsOf(f, subject, ref), t.size*t.iters,
+				func() outcome { return runTool(ctx, t, f, port, server, client) })
 			e.Report.Add(row)
 		}
 	}

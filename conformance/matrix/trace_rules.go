@@ -26,7 +26,8 @@ func (c *conn) checkConduct(v *wire.Views) error {
 		}
 		if isRXE(x.p) {
 			// Rows of their own look at this: see rxeForgetsVA.
-			r.Breaches = slices.DeleteFunc(r.Breaches, func(b analyse.Breach) bool { return b.Rule == analyse.RuleAgain })
+			r.Breaches = slices.DeleteFunc(r.Breaches,
+				func(b analyse.Breach) bool { return b.Rule == analyse.RuleAgain })
 		}
 		if err := breaches(x.p.Name(), r); err != nil {
 			return err

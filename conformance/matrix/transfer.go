@@ -23,8 +23,7 @@ var wcOps = map[peer.Opcode]int{
 	peer.OpCmpSwap: peer.WCCmpSwap, peer.OpFetchAdd: peer.WCFetchAdd,
 }
 
-// transfer does one operation of the requester and checks everything that both sides can
-// see of it.
+// transfer does one operation of the requester and checks everything that both sides can see of it.
 func (c *conn) transfer(op peer.Opcode, size int) error {
 	return peer.Steps(func() {
 		switch op {
@@ -131,7 +130,8 @@ func await(poll func(int, time.Duration) ([]peer.WC, error), id uint64, what str
 }
 
 // awaitFor is await with a limit of its own.
-func awaitFor(poll func(int, time.Duration) ([]peer.WC, error), within time.Duration, id uint64, what string) (peer.WC, error) {
+func awaitFor(poll func(int, time.Duration) ([]peer.WC, error), within time.Duration, id uint64,
+	what string) (peer.WC, error) {
 	wc, err := poll(1, within)
 	switch {
 	case err != nil:

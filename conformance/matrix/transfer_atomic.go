@@ -57,6 +57,8 @@ func (c *conn) atomicWrite() {
 	var v [8]byte
 	peer.FillPattern(v[:], seed, 0)
 	dst := c.rsp.arena
-	c.carryOut(peer.SendWR{ID: seed, Op: peer.OpAtomicWrite, Value: v, RemoteAddr: dst.Addr() + atomicOff, RKey: dst.RKey()}, 0)
+	c.carryOut(peer.SendWR{
+		ID: seed, Op: peer.OpAtomicWrite, Value: v, RemoteAddr: dst.Addr() + atomicOff, RKey: dst.RKey(),
+	}, 0)
 	peer.Must(verify(c.rsp.arena, atomicOff, 8, seed))
 }

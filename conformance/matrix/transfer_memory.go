@@ -25,8 +25,10 @@ func (c *conn) write(op peer.Opcode, size int) {
 	}
 	if marker || op == peer.OpWriteImm {
 		wc := peer.Got(c.arrives(seed, c.packets(size)))
-		if op == peer.OpWriteImm && (wc.Opcode != peer.WCRecvWithImm || wc.ByteLen != size || wc.Flags&peer.WCFlagImm == 0 || wc.Imm != imm) {
-			peer.Must(fmt.Errorf("responder: completion %v, want opcode %d, %d bytes, immediate %#x", wc, peer.WCRecvWithImm, size, imm))
+		if op == peer.OpWriteImm &&
+			(wc.Opcode != peer.WCRecvWithImm || wc.ByteLen != size || wc.Flags&peer.WCFlagImm == 0 || wc.Imm != imm) {
+			peer.Must(fmt.Errorf("responder: completion %v, want opcode %d, %d bytes, immediate %#x", wc,
+				peer.WCRecvWithImm, size, imm))
 		}
 	}
 	err := verify(dst, dataOff, size, seed)
@@ -48,8 +50,7 @@ func (c *conn) read(size int) {
 	peer.Must(verify(dst, dataOff, size, seed))
 }
 
-// flush writes and then flushes the range to global visibility, by range and for the
-// whole region.
+// flush writes and then flushes the range to global visibility, by range and for the whole region.
 func (c *conn) flush(size int) {
 	c.write(peer.OpWrite, size)
 	const wholeRegion = 1

@@ -123,7 +123,8 @@ func (c *AgentClient) CallWait(wait time.Duration, name string, args ...AgentArg
 	}
 	line := b.String()
 	if len(line) >= AgentMaxLine {
-		return AgentReply{}, fmt.Errorf("agent: %s: a request of %d bytes, and %d is the limit", name, len(line), AgentMaxLine)
+		return AgentReply{},
+			fmt.Errorf("agent: %s: a request of %d bytes, and %d is the limit", name, len(line), AgentMaxLine)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -262,7 +263,8 @@ func (r AgentReply) Map() map[string]uint64 {
 // Poll waits until a CQ has had min completions, or the time is up, and returns what
 // there was, at most max.
 func (c *AgentClient) Poll(cq uint64, min, max int, wait time.Duration) ([]WC, error) {
-	r, err := c.CallWait(wait, "poll", AgentArg{"cq", cq}, AgentArg{"min", min}, AgentArg{"max", max}, AgentArg{"timeout_ms", wait.Milliseconds()})
+	r, err := c.CallWait(wait, "poll", AgentArg{"cq", cq}, AgentArg{"min", min}, AgentArg{"max", max},
+		AgentArg{"timeout_ms", wait.Milliseconds()})
 	if err != nil {
 		return nil, err
 	}
@@ -282,7 +284,8 @@ func (c *AgentClient) Poll(cq uint64, min, max int, wait time.Duration) ([]WC, e
 			}
 		}
 		out = append(out, WC{ // n[3] is the vendor's error
-			ID: n[0], Status: Status(n[1]), Opcode: int(n[2]), ByteLen: int(uint32(n[4])), QPN: uint32(n[5]), SrcQP: uint32(n[6]), Flags: int(uint32(n[7])), Imm: uint32(n[8]),
+			ID: n[0], Status: Status(n[1]), Opcode: int(n[2]), ByteLen: int(uint32(n[4])), QPN: uint32(n[5]),
+			SrcQP: uint32(n[6]), Flags: int(uint32(n[7])), Imm: uint32(n[8]),
 		})
 	}
 	return out, nil

@@ -37,13 +37,15 @@ func (c *AgentClient) greet(a AgentServer) error {
 	case errors.Is(err, syscall.EPROTO):
 		return fmt.Errorf("%w: this program speaks version %d", err, AgentVersion)
 	case errors.Is(err, syscall.ENOSYS), errors.Is(err, syscall.ENODEV):
-		return fmt.Errorf("agent: it is older than version %d of the protocol, which this program speaks: %w", AgentVersion, err)
+		return fmt.Errorf("agent: it is older than version %d of the protocol, which this program speaks: %w",
+			AgentVersion, err)
 	case err != nil:
 		return err
 	}
 	c.hello = AgentHello{Version: int(r.Num("version")), Agent: r.Str("agent"), Kernel: r.Str("kernel")}
 	if c.hello.Version != AgentVersion {
-		return fmt.Errorf("agent: it speaks version %s of the protocol, and this program %d", r.quoted("version"), AgentVersion)
+		return fmt.Errorf("agent: it speaks version %s of the protocol, and this program %d",
+			r.quoted("version"), AgentVersion)
 	}
 	return nil
 }

@@ -19,7 +19,8 @@ func (s *agentSession) MR(n int, access Access) (MR, error) {
 	if !s.p.caps.Flush {
 		access &^= AccessFlush
 	}
-	r, err := s.c.Call("mr", AgentArg{Key: "pd", Value: s.pd}, AgentArg{Key: "buf", Value: b.Num("id")}, AgentArg{Key: "access", Value: uint32(access)})
+	r, err := s.c.Call("mr", AgentArg{Key: "pd", Value: s.pd}, AgentArg{Key: "buf", Value: b.Num("id")},
+		AgentArg{Key: "access", Value: uint32(access)})
 	if err != nil {
 		return nil, err
 	}
@@ -37,14 +38,14 @@ func (s *agentSession) MR(n int, access Access) (MR, error) {
 }
 
 func (m *agentMR) Fill(off, n int, seed uint64, base int) error {
-	_, err := m.s.c.Call("fill", AgentArg{Key: "buf", Value: m.buf}, AgentArg{Key: "off", Value: off}, AgentArg{Key: "len", Value: n},
-		AgentArg{Key: "seed", Value: seed}, AgentArg{Key: "base", Value: base})
+	_, err := m.s.c.Call("fill", AgentArg{Key: "buf", Value: m.buf}, AgentArg{Key: "off", Value: off},
+		AgentArg{Key: "len", Value: n}, AgentArg{Key: "seed", Value: seed}, AgentArg{Key: "base", Value: base})
 	return err
 }
 
 func (m *agentMR) Check(off, n int, seed uint64, base int) (int, error) {
-	r, err := m.s.c.Call("check", AgentArg{Key: "buf", Value: m.buf}, AgentArg{Key: "off", Value: off}, AgentArg{Key: "len", Value: n},
-		AgentArg{Key: "seed", Value: seed}, AgentArg{Key: "base", Value: base})
+	r, err := m.s.c.Call("check", AgentArg{Key: "buf", Value: m.buf}, AgentArg{Key: "off", Value: off},
+		AgentArg{Key: "len", Value: n}, AgentArg{Key: "seed", Value: seed}, AgentArg{Key: "base", Value: base})
 	if err != nil {
 		return 0, err
 	}
@@ -53,12 +54,14 @@ func (m *agentMR) Check(off, n int, seed uint64, base int) (int, error) {
 }
 
 func (m *agentMR) Write(off int, b []byte) error {
-	_, err := m.s.c.Call("write", AgentArg{Key: "buf", Value: m.buf}, AgentArg{Key: "off", Value: off}, AgentArg{Key: "hex", Value: hex.EncodeToString(b)})
+	_, err := m.s.c.Call("write", AgentArg{Key: "buf", Value: m.buf}, AgentArg{Key: "off", Value: off},
+		AgentArg{Key: "hex", Value: hex.EncodeToString(b)})
 	return err
 }
 
 func (m *agentMR) Read(off, n int) ([]byte, error) {
-	r, err := m.s.c.Call("read", AgentArg{Key: "buf", Value: m.buf}, AgentArg{Key: "off", Value: off}, AgentArg{Key: "len", Value: n})
+	r, err := m.s.c.Call("read", AgentArg{Key: "buf", Value: m.buf}, AgentArg{Key: "off", Value: off},
+		AgentArg{Key: "len", Value: n})
 	if err != nil {
 		return nil, err
 	}
@@ -85,9 +88,11 @@ func (q *agentQP) BindWindow(mr MR, off, n int, access Access) (uint32, error) {
 	}
 	old := uint32(had)
 	rkey := old&^0xff | (old+1)&0xff // as ibv_inc_rkey
-	_, err = q.s.c.Call("post_send", AgentArg{Key: "qp", Value: q.id}, AgentArg{Key: "opcode", Value: int(OpBindMW)}, AgentArg{Key: "flags", Value: FlagSignaled},
-		AgentArg{Key: "mw", Value: r.Num("id")}, AgentArg{Key: "mr", Value: mr.(*agentMR).id}, AgentArg{Key: "rkey", Value: rkey},
-		AgentArg{Key: "off", Value: off}, AgentArg{Key: "len", Value: n}, AgentArg{Key: "access", Value: uint32(access)})
+	_, err = q.s.c.Call("post_send", AgentArg{Key: "qp", Value: q.id},
+		AgentArg{Key: "opcode", Value: int(OpBindMW)}, AgentArg{Key: "flags", Value: FlagSignaled},
+		AgentArg{Key: "mw", Value: r.Num("id")}, AgentArg{Key: "mr", Value: mr.(*agentMR).id},
+		AgentArg{Key: "rkey", Value: rkey}, AgentArg{Key: "off", Value: off}, AgentArg{Key: "len", Value: n},
+		AgentArg{Key: "access", Value: uint32(access)})
 	if err != nil {
 		return 0, err
 	}

@@ -42,8 +42,10 @@ func (s *agentSession) QP(cfg QPConfig) (QP, error) {
 		}
 		*x.cq = r.Num("id")
 	}
-	args := []AgentArg{{Key: "pd", Value: s.pd}, {Key: "type", Value: cfg.Type}, {Key: "send_cq", Value: q.sendCQ}, {Key: "recv_cq", Value: q.recvCQ},
-		{Key: "max_send_wr", Value: sw}, {Key: "max_recv_wr", Value: rw}, {Key: "max_send_sge", Value: def(cfg.MaxSGE, 4)}, {Key: "max_recv_sge", Value: def(cfg.MaxSGE, 4)}}
+	args := []AgentArg{{Key: "pd", Value: s.pd}, {Key: "type", Value: cfg.Type},
+		{Key: "send_cq", Value: q.sendCQ}, {Key: "recv_cq", Value: q.recvCQ},
+		{Key: "max_send_wr", Value: sw}, {Key: "max_recv_wr", Value: rw}, {Key: "max_send_sge",
+			Value: def(cfg.MaxSGE, 4)}, {Key: "max_recv_sge", Value: def(cfg.MaxSGE, 4)}}
 	if cfg.Type == RC {
 		ops := opsRC
 		if s.p.caps.Flush {
@@ -69,7 +71,8 @@ func (s *agentSession) QP(cfg QPConfig) (QP, error) {
 	if !s.p.caps.Flush {
 		access &^= AccessFlush
 	}
-	init := []AgentArg{{Key: "qp", Value: q.id}, {Key: "state", Value: int(StateInit)}, {Key: "pkey_index", Value: 0}, {Key: "port", Value: 1}}
+	init := []AgentArg{{Key: "qp", Value: q.id}, {Key: "state", Value: int(StateInit)},
+		{Key: "pkey_index", Value: 0}, {Key: "port", Value: 1}}
 	if cfg.Type == UD {
 		init = append(init, AgentArg{Key: "qkey", Value: cfg.QKey})
 	} else {
@@ -112,11 +115,14 @@ func (q *agentQP) ConnectTo(c Conn, to State) error {
 		if err != nil {
 			return err
 		}
-		rtr = append(rtr, AgentArg{Key: "path_mtu", Value: mtu}, AgentArg{Key: "dest_qpn", Value: c.RemoteQPN}, AgentArg{Key: "rq_psn", Value: c.RQPSN},
-			AgentArg{Key: "dgid", Value: gid(c.Remote)}, AgentArg{Key: "sgid_index", Value: q.s.p.gids[c.Family]}, AgentArg{Key: "flow_label", Value: c.FlowLabel})
+		rtr = append(rtr, AgentArg{Key: "path_mtu", Value: mtu},
+			AgentArg{Key: "dest_qpn", Value: c.RemoteQPN}, AgentArg{Key: "rq_psn", Value: c.RQPSN},
+			AgentArg{Key: "dgid", Value: gid(c.Remote)}, AgentArg{Key: "sgid_index", Value: q.s.p.gids[c.Family]},
+			AgentArg{Key: "flow_label", Value: c.FlowLabel})
 	}
 	if q.cfg.Type == RC {
-		rtr = append(rtr, AgentArg{Key: "max_dest_rd_atomic", Value: c.MaxDestRdAtomic}, AgentArg{Key: "min_rnr_timer", Value: c.MinRNRTimer})
+		rtr = append(rtr, AgentArg{Key: "max_dest_rd_atomic", Value: c.MaxDestRdAtomic},
+			AgentArg{Key: "min_rnr_timer", Value: c.MinRNRTimer})
 		rts = append(rts, AgentArg{Key: "timeout", Value: c.Timeout}, AgentArg{Key: "retry_cnt", Value: c.RetryCnt},
 			AgentArg{Key: "rnr_retry", Value: c.RNRRetry}, AgentArg{Key: "max_rd_atomic", Value: c.MaxRdAtomic})
 	}

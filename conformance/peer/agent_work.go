@@ -20,7 +20,8 @@ func sgeArgs(sgl []SGE) []AgentArg {
 }
 
 func (q *agentQP) PostSend(wr SendWR) error {
-	args := []AgentArg{{Key: "qp", Value: q.id}, {Key: "wr_id", Value: wr.ID}, {Key: "opcode", Value: int(wr.Op)}, {Key: "flags", Value: wr.Flags}}
+	args := []AgentArg{{Key: "qp", Value: q.id}, {Key: "wr_id", Value: wr.ID},
+		{Key: "opcode", Value: int(wr.Op)}, {Key: "flags", Value: wr.Flags}}
 	args = append(args, sgeArgs(wr.SGL)...)
 	add := func(k string, v any) { args = append(args, AgentArg{Key: k, Value: v}) }
 	switch wr.Op {
@@ -62,7 +63,8 @@ func (s *agentSession) ah(f Family, a netip.Addr) (uint64, error) {
 	if id, ok := s.ahs[key]; ok {
 		return id, nil
 	}
-	r, err := s.c.Call("ah", AgentArg{Key: "pd", Value: s.pd}, AgentArg{Key: "dgid", Value: gid(a)}, AgentArg{Key: "sgid_index", Value: s.p.gids[f]})
+	r, err := s.c.Call("ah", AgentArg{Key: "pd", Value: s.pd}, AgentArg{Key: "dgid", Value: gid(a)},
+		AgentArg{Key: "sgid_index", Value: s.p.gids[f]})
 	if err != nil {
 		return 0, err
 	}

@@ -46,12 +46,15 @@ func NewGoroce(at GorocePlace) (*Goroce, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Goroce{name: "goroce", link: at.Link, port: at.PortName, addrs: map[Family]netip.Addr{V4: at.Addr4, V6: at.Addr6}, dev: dev}, nil
+	return &Goroce{name: "goroce", link: at.Link, port: at.PortName, addrs: map[Family]netip.Addr{
+		V4: at.Addr4, V6: at.Addr6,
+	}, dev: dev}, nil
 }
 
 // GoroceOn is a Goroce on a device that is open already, and that Close closes.
 func GoroceOn(dev *verbs.Device, at GorocePlace) *Goroce {
-	return &Goroce{name: "goroce", link: at.Link, port: at.PortName, addrs: map[Family]netip.Addr{V4: at.Addr4, V6: at.Addr6}, dev: dev}
+	return &Goroce{name: "goroce", link: at.Link, port: at.PortName,
+		addrs: map[Family]netip.Addr{V4: at.Addr4, V6: at.Addr6}, dev: dev}
 }
 
 // Close closes the device.
@@ -113,10 +116,12 @@ func (s *goroceSession) Close() error {
 func (s *goroceSession) Counters() (map[string]uint64, error) {
 	c := s.p.dev.Counters()
 	return map[string]uint64{
-		"sent_pkts": c.SentPkts, "rcvd_pkts": c.RcvdPkts, "duplicate_request": c.DuplicateRequest, "out_of_seq_request": c.OutOfSeqRequest,
-		"rcvd_rnr_err": c.RcvdRNRErr, "send_rnr_err": c.SendRNRErr, "rcvd_seq_err": c.RcvdSeqErr, "retry_exceeded_err": c.RetryExceededErr,
+		"sent_pkts": c.SentPkts, "rcvd_pkts": c.RcvdPkts, "duplicate_request": c.DuplicateRequest,
+		"out_of_seq_request": c.OutOfSeqRequest, "rcvd_rnr_err": c.RcvdRNRErr, "send_rnr_err": c.SendRNRErr,
+		"rcvd_seq_err": c.RcvdSeqErr, "retry_exceeded_err": c.RetryExceededErr,
 		"retry_rnr_exceeded_err": c.RetryRNRExceededErr, "rdma_sends": c.RDMASends, "rdma_recvs": c.RDMARecvs,
-		"timeouts": c.Timeouts, "loss_probes": c.LossProbes, "implied_naks": c.ImpliedNAKs, "sent_seq_naks": c.SentSeqNAKs, "icrc_errors": c.DropICRC,
-		"ce_marked": c.CEMarkedPkts, "cnps_sent": c.CNPsSent, "cnps_handled": c.CNPsHandled,
+		"timeouts": c.Timeouts, "loss_probes": c.LossProbes, "implied_naks": c.ImpliedNAKs,
+		"sent_seq_naks": c.SentSeqNAKs, "icrc_errors": c.DropICRC, "ce_marked": c.CEMarkedPkts,
+		"cnps_sent": c.CNPsSent, "cnps_handled": c.CNPsHandled,
 	}, nil
 }

@@ -34,7 +34,8 @@ func (s *goroceSession) QP(cfg QPConfig) (QP, error) {
 	typ := map[Type]ib.Transport{RC: verbs.RC, UC: verbs.UC, UD: verbs.UD}[cfg.Type]
 	q.qp, err = s.pd.CreateQP(verbs.QPInitAttr{
 		Type: typ, SendCQ: q.sendCQ, RecvCQ: q.recvCQ,
-		Caps: verbs.QPCaps{MaxSendWR: def(cfg.MaxSendWR, 64), MaxRecvWR: def(cfg.MaxRecvWR, 64), MaxSendSGE: def(cfg.MaxSGE, 4), MaxRecvSGE: def(cfg.MaxSGE, 4)},
+		Caps: verbs.QPCaps{MaxSendWR: def(cfg.MaxSendWR, 64), MaxRecvWR: def(cfg.MaxRecvWR, 64),
+			MaxSendSGE: def(cfg.MaxSGE, 4), MaxRecvSGE: def(cfg.MaxSGE, 4)},
 	})
 	if err == nil && cfg.Type == UD {
 		err = q.qp.ToInitUD(ib.QKey(cfg.QKey))
@@ -65,8 +66,9 @@ func (q *goroceQP) ConnectTo(c Conn, to State) error {
 		return fmt.Errorf("peer: %d is no path MTU", c.MTU)
 	}
 	a := verbs.ConnAttr{
-		SGIDIndex: sgid, MTU: mtu, FlowLabel: c.FlowLabel, Timeout: ib.TimeoutCode(c.Timeout), RetryCnt: uint8(c.RetryCnt), RNRRetry: uint8(c.RNRRetry),
-		MinRNRTimer: ib.RNRCode(c.MinRNRTimer), MaxRdAtomic: uint8(c.MaxRdAtomic), MaxDestRdAtomic: uint8(c.MaxDestRdAtomic),
+		SGIDIndex: sgid, MTU: mtu, FlowLabel: c.FlowLabel, Timeout: ib.TimeoutCode(c.Timeout),
+		RetryCnt: uint8(c.RetryCnt), RNRRetry: uint8(c.RNRRetry), MinRNRTimer: ib.RNRCode(c.MinRNRTimer),
+		MaxRdAtomic: uint8(c.MaxRdAtomic), MaxDestRdAtomic: uint8(c.MaxDestRdAtomic),
 		PSN: ib.PSN(c.SQPSN), SetPSN: true,
 	}
 	remote := verbs.RemoteInfo{QPN: ib.QPN(c.RemoteQPN), PSN: ib.PSN(c.RQPSN), GID: ib.GIDFromAddr(c.Remote)}
@@ -95,9 +97,10 @@ func goroceSGL(sgl []SGE) []verbs.SGE {
 }
 
 var goroceOps = map[Opcode]verbs.WROpcode{
-	OpWrite: verbs.WRWrite, OpWriteImm: verbs.WRWriteImm, OpSend: verbs.WRSend, OpSendImm: verbs.WRSendImm, OpRead: verbs.WRRead,
-	OpCmpSwap: verbs.WRCompareSwap, OpFetchAdd: verbs.WRFetchAdd, OpLocalInv: verbs.WRLocalInv, OpSendInv: verbs.WRSendInv,
-	OpFlush: verbs.WRFlush, OpAtomicWrite: verbs.WRAtomicWrite,
+	OpWrite: verbs.WRWrite, OpWriteImm: verbs.WRWriteImm, OpSend: verbs.WRSend, OpSendImm: verbs.WRSendImm,
+	OpRead: verbs.WRRead, OpCmpSwap: verbs.WRCompareSwap, OpFetchAdd: verbs.WRFetchAdd,
+	OpLocalInv: verbs.WRLocalInv, OpSendInv: verbs.WRSendInv, OpFlush: verbs.WRFlush,
+	OpAtomicWrite: verbs.WRAtomicWrite,
 }
 
 // GoroceOpcode is this module's name of an opcode; false if it has none.
@@ -175,7 +178,8 @@ func pollGoroce(cq *verbs.CQ, n int, wait time.Duration) ([]WC, error) {
 			return out, err
 		}
 		for _, w := range buf[:k] {
-			wc := WC{ID: w.ID, Status: Status(w.Status), Opcode: int(w.Opcode), ByteLen: int(w.ByteLen), QPN: uint32(w.QPN), SrcQP: uint32(w.SrcQP), Flags: int(w.Flags), Imm: w.Imm}
+			wc := WC{ID: w.ID, Status: Status(w.Status), Opcode: int(w.Opcode), ByteLen: int(w.ByteLen),
+				QPN: uint32(w.QPN), SrcQP: uint32(w.SrcQP), Flags: int(w.Flags), Imm: w.Imm}
 			if wc.Flags&WCFlagInv != 0 {
 				wc.Imm = uint32(w.InvKey)
 			}

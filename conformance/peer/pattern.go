@@ -40,7 +40,8 @@ func FillPattern(b []byte, seed uint64, base int) {
 //go:norace
 func CheckPattern(b []byte, seed uint64, base int) int {
 	for i := 0; i < len(b); {
-		if at := base + i; at%8 == 0 && len(b)-i >= 8 && binary.LittleEndian.Uint64(b[i:]) == pattern8(seed, uint64(at/8)) {
+		if at := base + i; at%8 == 0 && len(b)-i >= 8 &&
+			binary.LittleEndian.Uint64(b[i:]) == pattern8(seed, uint64(at/8)) {
 			i += 8
 			continue
 		}

@@ -179,8 +179,9 @@ const (
 )
 
 var opNames = map[Opcode]string{
-	OpWrite: "WRITE", OpWriteImm: "WRITE_IMM", OpSend: "SEND", OpSendImm: "SEND_IMM", OpRead: "READ", OpCmpSwap: "CMP_SWAP",
-	OpFetchAdd: "FETCH_ADD", OpLocalInv: "LOCAL_INV", OpBindMW: "BIND_MW", OpSendInv: "SEND_INV", OpFlush: "FLUSH", OpAtomicWrite: "ATOMIC_WRITE",
+	OpWrite: "WRITE", OpWriteImm: "WRITE_IMM", OpSend: "SEND", OpSendImm: "SEND_IMM", OpRead: "READ",
+	OpCmpSwap: "CMP_SWAP", OpFetchAdd: "FETCH_ADD", OpLocalInv: "LOCAL_INV", OpBindMW: "BIND_MW",
+	OpSendInv: "SEND_INV", OpFlush: "FLUSH", OpAtomicWrite: "ATOMIC_WRITE",
 }
 
 func (o Opcode) String() string {
@@ -262,9 +263,10 @@ const (
 )
 
 var statusNames = map[Status]string{
-	Success: "SUCCESS", LocLenErr: "LOC_LEN_ERR", LocQPOpErr: "LOC_QP_OP_ERR", LocProtErr: "LOC_PROT_ERR", WRFlushErr: "WR_FLUSH_ERR",
-	MWBindErr: "MW_BIND_ERR", BadRespErr: "BAD_RESP_ERR", LocAccessErr: "LOC_ACCESS_ERR", RemInvReqErr: "REM_INV_REQ_ERR",
-	RemAccessErr: "REM_ACCESS_ERR", RemOpErr: "REM_OP_ERR", RetryExcErr: "RETRY_EXC_ERR", RNRRetryExcErr: "RNR_RETRY_EXC_ERR", FatalErr: "FATAL_ERR",
+	Success: "SUCCESS", LocLenErr: "LOC_LEN_ERR", LocQPOpErr: "LOC_QP_OP_ERR", LocProtErr: "LOC_PROT_ERR",
+	WRFlushErr: "WR_FLUSH_ERR", MWBindErr: "MW_BIND_ERR", BadRespErr: "BAD_RESP_ERR",
+	LocAccessErr: "LOC_ACCESS_ERR", RemInvReqErr: "REM_INV_REQ_ERR", RemAccessErr: "REM_ACCESS_ERR",
+	RemOpErr: "REM_OP_ERR", RetryExcErr: "RETRY_EXC_ERR", RNRRetryExcErr: "RNR_RETRY_EXC_ERR", FatalErr: "FATAL_ERR",
 }
 
 func (s Status) String() string {
@@ -305,5 +307,6 @@ type WC struct {
 }
 
 func (w WC) String() string {
-	return fmt.Sprintf("{id %d %v opcode %d len %d flags %#x imm %#x}", w.ID, w.Status, w.Opcode, w.ByteLen, w.Flags, w.Imm)
+	return fmt.Sprintf("{id %d %v opcode %d len %d flags %#x imm %#x}", w.ID, w.Status, w.Opcode,
+		w.ByteLen, w.Flags, w.Imm)
 }

@@ -76,7 +76,8 @@ func (c *Case) name() string { return strings.TrimSpace(c.Program + " " + c.Labe
 
 // fill puts addresses into arguments.
 func fill(argv []string, own, server *Place) []string {
-	r := strings.NewReplacer("SERVER", server.addr().String(), "LOCAL", own.addr().String(), "GROUP", "239.77.1.7", "TCP", server.Addr4.String())
+	r := strings.NewReplacer("SERVER", server.addr().String(), "LOCAL", own.addr().String(), "GROUP",
+		"239.77.1.7", "TCP", server.Addr4.String())
 	out := make([]string, len(argv))
 	for i, a := range argv {
 		out[i] = r.Replace(a)
@@ -141,7 +142,8 @@ func (c *Case) run(ctx context.Context, n *Net, server, client *Place) error {
 }
 
 // complaints are what no program prints when all is well, even one that then ends with status 0.
-var complaints = []string{"invalid data", "Failed status", "Completion with error", "data verification failed", "mismatch", "Segmentation fault", "fatal error:", "ERROR: ld.so"}
+var complaints = []string{"invalid data", "Failed status", "Completion with error",
+	"data verification failed", "mismatch", "Segmentation fault", "fatal error:", "ERROR: ld.so"}
 
 func (c *Case) ready(ctx context.Context, at *Place, s *Process) error {
 	switch {

@@ -27,7 +27,8 @@ func testPlaces(t *testing.T) (server, client *Place) {
 	require.NoError(t, os.WriteFile(roce, []byte(script), 0o755))
 	place := func(last byte) *Place {
 		return &Place{
-			Addr4: netip.AddrFrom4([4]byte{127, 0, 0, last}), Addr6: netip.IPv6Loopback(), own: roce, do: func(f func()) error { f(); return nil },
+			Addr4: netip.AddrFrom4([4]byte{127, 0, 0, last}), Addr6: netip.IPv6Loopback(), own: roce,
+			do: func(f func()) error { f(); return nil },
 		}
 	}
 	return place(1), place(2)
@@ -43,25 +44,51 @@ func TestCaseRun(t *testing.T) {
 		c    Case
 		want string // part of the error; empty: it passes
 	}{
-		"pass":                           {Case{Server: serve("exit 0"), Ready: ready, Client: sh("echo SERVER from LOCAL"), Check: has("127.0.0.1 from 127.0.0.2")}, ""},
-		"IPv6":                           {Case{V6: true, Server: serve(""), Ready: ready, Client: sh("echo SERVER TCP"), Check: has("::1 127.0.0.1")}, ""},
-		"alone":                          {Case{Client: sh("echo fine"), Check: has("fine")}, ""},
-		"alone, wrong status":            {Case{Client: sh("echo fine; exit 3"), Check: has("fine")}, "exit status 3"},
-		"client fails":                   {Case{Server: serve("exec sleep 100"), Ready: ready, Client: sh("exit 3")}, "client: exit status 3"},
-		"client dies":                    {Case{Server: serve("exec sleep 100"), Ready: ready, Client: sh("kill -SEGV $$")}, "client: signal: segmentation fault"},
-		"server fails":                   {Case{Server: serve("exit 4"), Ready: ready, Client: sh("echo fine")}, "server: exit status 4"},
-		"server ends too early":          {Case{Server: sh("exit 0"), Ready: ready, Client: sh("echo fine")}, "has ended (<nil>) and not printed"},
-		"server stays":                   {Case{Server: serve("exec sleep 100"), Ready: ready, Client: sh("echo fine"), Stays: true}, ""},
-		"nothing of what is wanted":      {Case{Server: serve(""), Ready: ready, Client: sh("echo fine"), Check: has("great")}, `has not printed "great"`},
-		"server without what is wanted":  {Case{Server: serve(""), Ready: ready, Client: sh("echo fine"), Check: bothHave("fine")}, `server has not printed "fine"`},
-		"wrong data, status 0":           {Case{Server: sh("echo invalid data in page 3; echo " + ready), Ready: ready, Client: sh("echo fine")}, `a side says "invalid data"`},
-		"refused":                        {Case{Server: serve("exec sleep 100"), Ready: ready, Client: sh("echo no XRC; exit 1"), Refused: "no XRC"}, ""},
-		"refused by the server":          {Case{Server: sh("echo no XRC; exit 1"), Ready: ready, Client: sh("true"), Refused: "no XRC"}, ""},
-		"not refused":                    {Case{Server: serve(""), Ready: ready, Client: sh("echo fine"), Refused: "no XRC"}, "no program has refused"},
-		"refused with other words":       {Case{Server: serve(""), Ready: ready, Client: sh("echo help; exit 1"), Refused: "no XRC"}, "no program has refused"},
-		"a signal is no refusal":         {Case{Server: serve(""), Ready: ready, Client: sh("echo no XRC; kill -SEGV $$"), Refused: "no XRC"}, "no program has refused"},
-		"something happens meanwhile":    {Case{Client: sh("echo up; exec sleep 100"), Ready: "up", While: func(ctx context.Context, _ *Net, p *Process) error { return terminate(ctx, p) }}, ""},
-		"the error has what was printed": {Case{Server: sh("echo of the server; echo " + ready + "; exec sleep 100"), Ready: ready, Client: sh("echo of the client; exit 1")}, "of the server\ngoroce: listening\nclient:"},
+		"pass": {Case{Server: serve("exit 0"), Ready: ready,
+			Client: sh("echo SERVER from LOCAL"), Check: has("127.0.0.1 from 127.0.0.2")}, ""},
+		"IPv6": {Case{V6: true, Server: serve(""), Ready: ready,
+			Client: sh("echo SERVER TCP"), Check: has("::1 127.0.0.1")}, ""},
+		"alone":               {Case{Client: sh("echo fine"), Check: has("fine")}, ""},
+		"alone, wrong status": {Case{Client: sh("echo fine; exit 3"), Check: has("fine")}, "exit status 3"},
+		"client fails": {Case{Server: serve("exec sleep 100"), Ready: ready, Client: sh("exit 3")},
+			"client: exit status 3"},
+		"client dies": {Case{
+			Server: serve("exec sleep 100"), Ready: ready, Client: sh("kill -SEGV $$"),
+		}, "client: signal: segmentation fault"},
+		"server fails": {Case{Server: serve("exit 4"), Ready: ready, Client: sh("echo fine")},
+			"server: exit status 4"},
+		"server ends too early": {Case{Server: sh("exit 0"), Ready: ready, Client: sh("echo fine")},
+			"has ended (<nil>) and not printed"},
+		"server stays": {Case{
+			Server: serve("exec sleep 100"), Ready: ready, Client: sh("echo fine"), Stays: true,
+		}, ""},
+		"nothing of what is wanted": {Case{
+			Server: serve(""), Ready: ready, Client: sh("echo fine"), Check: has("great"),
+		}, `has not printed "great"`},
+		"server without what is wanted": {Case{
+			Server: serve(""), Ready: ready, Client: sh("echo fine"), Check: bothHave("fine"),
+		}, `server has not printed "fine"`},
+		"wrong data, status 0": {Case{
+			Server: sh("echo invalid data in page 3; echo " + ready), Ready: ready, Client: sh("echo fine"),
+		}, `a side says "invalid data"`},
+		"refused": {Case{Server: serve("exec sleep 100"), Ready: ready,
+			Client: sh("echo no XRC; exit 1"), Refused: "no XRC"}, ""},
+		"refused by the server": {Case{
+			Server: sh("echo no XRC; exit 1"), Ready: ready, Client: sh("true"), Refused: "no XRC",
+		}, ""},
+		"not refused": {Case{
+			Server: serve(""), Ready: ready, Client: sh("echo fine"), Refused: "no XRC",
+		}, "no program has refused"},
+		"refused with other words": {Case{
+			Server: serve(""), Ready: ready, Client: sh("echo help; exit 1"), Refused: "no XRC",
+		}, "no program has refused"},
+		"a signal is no refusal": {Case{
+			Server: serve(""), Ready: ready, Client: sh("echo no XRC; kill -SEGV $$"), Refused: "no XRC",
+		}, "no program has refused"},
+		"something happens meanwhile": {Case{Client: sh("echo up; exec sleep 100"), Ready: "up",
+			While: func(ctx context.Context, _ *Net, p *Process) error { return terminate(ctx, p) }}, ""},
+		"the error has what was printed": {Case{Server: sh("echo of the server; echo " + ready + "; exec sleep 100"),
+			Ready: ready, Client: sh("echo of the client; exit 1")}, "of the server\ngoroce: listening\nclient:"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := x.c.run(t.Context(), nil, server, client)
@@ -78,7 +105,8 @@ func TestCaseRun(t *testing.T) {
 func TestCaseLeavesNothing(t *testing.T) {
 	server, client := testPlaces(t)
 	pidFile := filepath.Join(t.TempDir(), "pid")
-	c := Case{Server: sh("sleep 1000 & echo $! >" + pidFile + "; echo ready; wait"), Ready: "ready", Client: sh("true"), Stays: true}
+	c := Case{Server: sh("sleep 1000 & echo $! >" + pidFile + "; echo ready; wait"), Ready: "ready",
+		Client: sh("true"), Stays: true}
 	require.NoError(t, c.run(t.Context(), nil, server, client))
 	b, err := os.ReadFile(pidFile)
 	require.NoError(t, err)

@@ -76,7 +76,8 @@ func WriteComparison(w io.Writer, columns []Column) error {
 			line = append(line, r.Result) // none if it is not in this version of the suite
 			if i%2 == 0 && i+1 < len(columns) {
 				if other := c[columns[i+1].Name]; other.Result == Pass && r.Result != Pass {
-					worse = append(worse, fmt.Sprintf("- %s (%s): %s: %s", shortName(test), col.Name, r.Result, r.Detail))
+					worse = append(worse,
+						fmt.Sprintf("- %s (%s): %s: %s", shortName(test), col.Name, r.Result, r.Detail))
 				}
 			}
 			if ok && r.Result == Fail {

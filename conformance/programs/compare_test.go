@@ -16,8 +16,11 @@ import (
 
 func TestWriteComparison(t *testing.T) {
 	columns := []Column{
-		{"goroce", []PyResult{{"tests.a", Pass, ""}, {"tests.b", Fail, "1 != 2"}, {"tests.c", Skip, "no ODP"}, {"tests.d", Skip, "no DM"}}},
-		{"rxe", []PyResult{{"tests.a", Fail, "broken"}, {"tests.b", Pass, ""}, {"tests.c", Skip, "no ODP caps"}, {"tests.d", Pass, ""}, {"tests.e", Pass, ""}}},
+		{"goroce", []PyResult{
+			{"tests.a", Pass, ""}, {"tests.b", Fail, "1 != 2"}, {"tests.c", Skip, "no ODP"}, {"tests.d", Skip, "no DM"},
+		}},
+		{"rxe", []PyResult{{"tests.a", Fail, "broken"}, {"tests.b", Pass, ""},
+			{"tests.c", Skip, "no ODP caps"}, {"tests.d", Pass, ""}, {"tests.e", Pass, ""}}},
 	}
 	var b strings.Builder
 	require.NoError(t, WriteComparison(&b, columns))
@@ -41,7 +44,8 @@ func TestWriteTar(t *testing.T) {
 	_, err := io.WriteString(g, "import unittest\n")
 	require.NoError(t, errors.Join(err, g.Close()))
 	for name, text := range map[string]string{
-		pyverbsTests + "/base.py.gz": z.String(), pyverbsTests + "/__init__.py": "", "/usr/bin/python3.11": "ELF", "/usr/share/doc/x/copyright": "all rights",
+		pyverbsTests + "/base.py.gz": z.String(), pyverbsTests + "/__init__.py": "",
+		"/usr/bin/python3.11": "ELF", "/usr/share/doc/x/copyright": "all rights",
 	} {
 		require.NoError(t, os.MkdirAll(filepath.Dir(root+name), 0o755))
 		require.NoError(t, os.WriteFile(root+name, []byte(text), 0o755))
@@ -63,6 +67,7 @@ func TestWriteTar(t *testing.T) {
 		}
 	}
 	require.Equal(t, map[string]string{
-		"opt/pyverbs/tests/base.py": "import unittest\n", "opt/pyverbs/tests/__init__.py": "", "usr/bin/python3.11": "ELF", "usr/bin/python3": "python3.11",
+		"opt/pyverbs/tests/base.py": "import unittest\n", "opt/pyverbs/tests/__init__.py": "",
+		"usr/bin/python3.11": "ELF", "usr/bin/python3": "python3.11",
 	}, got)
 }

@@ -17,7 +17,8 @@ import (
 
 // GuestPackages are what the test suite of pyverbs needs in a guest, and no more: it is held in the
 // guest's memory.
-var GuestPackages = []string{"python3-minimal", "python3", "python3-pyverbs", "ibverbs-providers", "dash", "coreutils", "iproute2"}
+var GuestPackages = []string{"python3-minimal", "python3", "python3-pyverbs", "ibverbs-providers", "dash",
+	"coreutils", "iproute2"}
 
 // GuestRecipe changes with GuestPackages.
 const GuestRecipe = 1
@@ -113,7 +114,9 @@ func addTest(t *tar.Writer, path, rel string) error {
 		return err
 	}
 	name := strings.TrimPrefix(pyverbsDir, "/") + "/tests/" + strings.TrimSuffix(rel, ".gz")
-	if err := t.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(text)), Typeflag: tar.TypeReg}); err != nil {
+	if err := t.WriteHeader(&tar.Header{
+		Name: name, Mode: 0o644, Size: int64(len(text)), Typeflag: tar.TypeReg,
+	}); err != nil {
 		return err
 	}
 	_, err = io.WriteString(t, text)

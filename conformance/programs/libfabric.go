@@ -8,7 +8,8 @@ const fabricPort = 47592
 // fabricCases are libfabric's programs on its verbs provider.
 func fabricCases() []Case {
 	all := []Case{
-		{Program: "fi_info", Label: "-p verbs", Client: []string{"fi_info", "-p", "verbs"}, Check: has("provider: verbs", "FI_EP_MSG"), Quick: true},
+		{Program: "fi_info", Label: "-p verbs", Client: []string{"fi_info", "-p", "verbs"},
+			Check: has("provider: verbs", "FI_EP_MSG"), Quick: true},
 	}
 	for _, x := range []struct {
 		label, args string
@@ -22,7 +23,8 @@ func fabricCases() []Case {
 	} {
 		argv := append([]string{"fi_pingpong", "-c", "-I", "20", "-S", "all"}, strings.Fields(x.args)...)
 		all = append(all, Case{
-			Program: "fi_pingpong", Label: x.label, Server: argv, Client: append(argv[:len(argv):len(argv)], "TCP"), Port: fabricPort,
+			Program: "fi_pingpong", Label: x.label, Server: argv,
+			Client: append(argv[:len(argv):len(argv)], "TCP"), Port: fabricPort,
 			Check: bothHave("bytes   #sent   #ack", "\n4k "), OneAddress: x.label == "msg", Quick: x.quick,
 			Limit: longCaseTime, // -S all: up to 8 MiB each, and compared
 		})

@@ -10,12 +10,17 @@ import (
 func verbsCases() []Case {
 	all := []Case{
 		{Program: "ibv_devices", Client: []string{"ibv_devices"}, Check: has("goroce0"), Quick: true},
-		{Program: "ibv_devinfo", Client: []string{"ibv_devinfo"}, Check: has("hca_id:\tgoroce0", "PORT_ACTIVE", "link_layer:\t\tEthernet"), Quick: true},
-		{Program: "ibv_devinfo", Label: "-v", Client: []string{"ibv_devinfo", "-v"}, Check: has("max_qp:", "GID[  0]:\t\t::ffff:", "RoCE v2")},
-		{Program: "ibv_devinfo", Label: "-v, IPv6", Client: []string{"ibv_devinfo", "-v"}, V6: true, Check: has("fd97::", "RoCE v2")},
-		{Program: "ibv_devinfo", Label: "-d of a device that is not there", Client: []string{"ibv_devinfo", "-d", "nothing"}, Refused: "IB device 'nothing' wasn't found"},
+		{Program: "ibv_devinfo", Client: []string{"ibv_devinfo"},
+			Check: has("hca_id:\tgoroce0", "PORT_ACTIVE", "link_layer:\t\tEthernet"), Quick: true},
+		{Program: "ibv_devinfo", Label: "-v", Client: []string{"ibv_devinfo", "-v"},
+			Check: has("max_qp:", "GID[  0]:\t\t::ffff:", "RoCE v2")},
+		{Program: "ibv_devinfo", Label: "-v, IPv6", Client: []string{"ibv_devinfo", "-v"}, V6: true,
+			Check: has("fd97::", "RoCE v2")},
+		{Program: "ibv_devinfo", Label: "-d of a device that is not there",
+			Client: []string{"ibv_devinfo", "-d", "nothing"}, Refused: "IB device 'nothing' wasn't found"},
 		{
-			Program: "ibv_asyncwatch", Label: "the link goes down and up", Client: []string{"stdbuf", "-oL", "ibv_asyncwatch"}, Ready: "async event FD",
+			Program: "ibv_asyncwatch", Label: "the link goes down and up",
+			Client: []string{"stdbuf", "-oL", "ibv_asyncwatch"}, Ready: "async event FD",
 			While: func(ctx context.Context, n *Net, p *Process) error {
 				if err := n.SetUp(0, false); err != nil {
 					return err

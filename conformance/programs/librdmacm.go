@@ -30,7 +30,8 @@ func cmCases() []Case {
 		add(program+" "+sargs+" "+args, program+" "+cargs+" "+args, args, check, more...)
 	}
 	rping := func(size, count int, more ...func(*Case)) {
-		same("rping", "-s -a SERVER", "-c -a SERVER", fmt.Sprintf("-S %d -C %d -v -V", size, count), has(fmt.Sprintf("ping data: rdma-ping-%d:", count-1)), more...)
+		same("rping", "-s -a SERVER", "-c -a SERVER", fmt.Sprintf("-S %d -C %d -v -V", size, count),
+			has(fmt.Sprintf("ping data: rdma-ping-%d:", count-1)), more...)
 	}
 	rping(4096, 20, quick, one)
 	rping(65535, 5)
@@ -47,7 +48,8 @@ func cmCases() []Case {
 	ucmatose("-c 1 -t 32 -a 18")
 	same("udaddy", "-b SERVER", "-s SERVER", "-c 3 -S 1000", bothHave(allWell), quick, one)
 	same("udaddy", "-b SERVER", "-s SERVER", "-c 1 -S 100", bothHave(allWell), v6)
-	same("mckey", "-b LOCAL", "-s -b LOCAL", "-m GROUP -S 1000", bothHave(allWell), func(c *Case) { c.Ready = joinedCM })
+	same("mckey", "-b LOCAL", "-s -b LOCAL", "-m GROUP -S 1000", bothHave(allWell),
+		func(c *Case) { c.Ready = joinedCM })
 	add("rdma_server -s SERVER", "rdma_client -s SERVER", "", bothHave("end 0"), quick, one)
 	add("rdma_server -s SERVER", "rdma_client -s SERVER", "", bothHave("end 0"), v6)
 	add("rdma_xserver", "rdma_xclient -s SERVER", "RC", bothHave("end 0"))
@@ -66,7 +68,8 @@ func cmCases() []Case {
 	same("rstream", "-b SERVER", "-s SERVER", "-T r -S 64 -C 100", has("custom "))
 	// All of its own sizes, up to 100,000 messages of each: minutes on a busy machine. -S all is
 	// seven times as long.
-	same("rstream", "-b SERVER", "-s SERVER", "", has("64_lat", "4k_lat", "64k_bw", "1m_bw"), func(c *Case) { c.Limit = longCaseTime })
+	same("rstream", "-b SERVER", "-s SERVER", "", has("64_lat", "4k_lat", "64k_bw", "1m_bw"),
+		func(c *Case) { c.Limit = longCaseTime })
 	rsocket("riostream", "-S 3000 -C 50 -I 4", quick)
 	rsocket("riostream", "-S 100000 -C 10 -I 2", v6)
 	rsocket("riostream", "-S 1048576 -C 4 -T b")
@@ -79,7 +82,9 @@ func cmCases() []Case {
 	udpong("-S 1400 -C 1000 -T b", one)
 	udpong("-S 100 -C 1000 -T a")
 	add("rcopy", "rcopy /usr/bin/rcopy SERVER:/tmp/rcopy-COPY", "", has("bytes in"), stays)
-	same("cmtime", "-b SERVER", "-s SERVER", "-c 50", has("disconnect"), func(c *Case) { c.Stays, c.Suites = true, []string{"bookworm"} })
-	same("cmtime", "-b SERVER", "-s SERVER", "-c 50 -q 100000", has("disconnect"), func(c *Case) { c.Suites = []string{"trixie"} })
+	same("cmtime", "-b SERVER", "-s SERVER", "-c 50", has("disconnect"),
+		func(c *Case) { c.Stays, c.Suites = true, []string{"bookworm"} })
+	same("cmtime", "-b SERVER", "-s SERVER", "-c 50 -q 100000", has("disconnect"),
+		func(c *Case) { c.Suites = []string{"trixie"} })
 	return all
 }

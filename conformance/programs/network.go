@@ -43,5 +43,6 @@ func (n *Net) HostPlace(bin string, end int, opts ...string) *Place {
 
 // Place returns one end, for programs of a stage.
 func (n *Net) Place(s *Stage, end int, opts ...string) *Place {
-	return &Place{Stage: s, Addr4: addr4(end), Addr6: addr6(end), Options: opts, own: ownDir + "/" + ownProgram, do: n.Pair[end].Do}
+	return &Place{Stage: s, Addr4: addr4(end), Addr6: addr6(end), Options: opts,
+		own: ownDir + "/" + ownProgram, do: n.Pair[end].Do}
 }

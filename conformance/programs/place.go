@@ -59,7 +59,8 @@ func (p *Place) addr() netip.Addr {
 func (p *Place) Start(ctx context.Context, env []string, argv ...string) (*Process, error) {
 	full := p.Argv(argv)
 	cmd := exec.CommandContext(ctx, full[0], full[1:]...)
-	cmd.Env = append([]string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/tmp", "LC_ALL=C.UTF-8", sayVar + "=1"}, env...)
+	cmd.Env = append(
+		[]string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/tmp", "LC_ALL=C.UTF-8", sayVar + "=1"}, env...)
 	cmd.Dir = "/tmp"
 	if p.Stage != nil {
 		unix.SetAttr(cmd, &unix.SysProcAttr{Chroot: p.Stage.Dir})

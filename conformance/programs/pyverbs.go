@@ -140,7 +140,8 @@ func RunPyverbs(ctx context.Context, m Machine, args ...string) ([]PyResult, err
 		if e != nil || running == "" {
 			return all, fmt.Errorf("pyverbs: the test suite does not run: %w\n%s", firstError(err, e), tail(out))
 		}
-		all = append(all, PyResult{running, Fail, fmt.Sprintf("the process has ended: %v: %s", err, firstLine(tail(out)))})
+		all = append(all,
+			PyResult{running, Fail, fmt.Sprintf("the process has ended: %v: %s", err, firstLine(tail(out)))})
 		after = running
 	}
 	return all, fmt.Errorf("pyverbs: %d tests have ended the process", maxCrashes)

@@ -86,7 +86,8 @@ class B(unittest.TestCase):
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 	m := machineFunc(func(ctx context.Context, script string, args ...string) (string, error) {
-		out, err := exec.CommandContext(ctx, python, append([]string{filepath.Join(dir, scriptName)}, args...)...).CombinedOutput()
+		out, err := exec.CommandContext(ctx, python,
+			append([]string{filepath.Join(dir, scriptName)}, args...)...).CombinedOutput()
 		return string(out), err
 	})
 	got, err := RunPyverbs(t.Context(), m)
@@ -95,7 +96,8 @@ class B(unittest.TestCase):
 	for _, x := range got {
 		lines = append(lines, strings.TrimPrefix(x.Test, "tests.test_a.")+" "+string(x.Result))
 	}
-	require.Equal(t, []string{"A.test_1 pass", "A.test_2 skip", "A.test_3 fail", "A.test_4 fail", "A.test_5 fail", "A.test_6 pass", "setUpClass (tests.test_a.B) fail"}, lines)
+	require.Equal(t, []string{"A.test_1 pass", "A.test_2 skip", "A.test_3 fail", "A.test_4 fail",
+		"A.test_5 fail", "A.test_6 pass", "setUpClass (tests.test_a.B) fail"}, lines)
 	require.Equal(t, "no ODP", got[1].Detail)
 	require.Contains(t, got[2].Detail, "1 != 2")
 }

@@ -131,7 +131,8 @@ func (r *Report) WriteTable(w io.Writer, stages []*Stage) error {
 			}
 		}
 		if len(lines) > 0 {
-			fmt.Fprintf(&b, "\n%s:\n\n%s\n", map[Result]string{Fail: "Failed", Skip: "Skipped"}[kind], strings.Join(lines, "\n"))
+			fmt.Fprintf(&b, "\n%s:\n\n%s\n", map[Result]string{Fail: "Failed", Skip: "Skipped"}[kind],
+				strings.Join(lines, "\n"))
 		}
 	}
 	fmt.Fprintf(&b, "\n%s\n", r.Summary())

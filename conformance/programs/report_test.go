@@ -15,15 +15,20 @@ func TestReport(t *testing.T) {
 	r := &Report{}
 	for _, row := range []Row{
 		{Suite: "bookworm", Group: groupPyverbs, Program: "tests.test_a.A.test_1", Result: Skip, Detail: "no ODP"},
-		{Suite: "bookworm", Group: groupPerftest, Program: "ib_write_bw", Label: "-a", Where: twoAddresses, Result: Pass},
-		{Suite: "trixie", Group: groupPerftest, Program: "ib_write_bw", Label: "-a", Where: oneAddress, Result: Fail, Detail: "client: exit status 1\nmore"},
+		{Suite: "bookworm", Group: groupPerftest, Program: "ib_write_bw", Label: "-a",
+			Where: twoAddresses, Result: Pass},
+		{Suite: "trixie", Group: groupPerftest, Program: "ib_write_bw", Label: "-a", Where: oneAddress,
+			Result: Fail, Detail: "client: exit status 1\nmore"},
 		{Suite: "trixie", Group: groupPyverbs, Program: "tests.test_a.A.test_2", Result: Pass},
-		{Suite: "trixie", Group: groupCM, Program: "cmtime", Where: twoAddresses, Result: Skip, Detail: "not in this suite"},
+		{Suite: "trixie", Group: groupCM, Program: "cmtime", Where: twoAddresses, Result: Skip,
+			Detail: "not in this suite"},
 	} {
 		r.Add(row)
 	}
 	stages := []*Stage{
-		{&lab.Root{Suite: "bookworm", Versions: map[string]string{"perftest": "4.5+0.17-1", "python3-pyverbs": "44.0-2"}}},
+		{&lab.Root{Suite: "bookworm", Versions: map[string]string{
+			"perftest": "4.5+0.17-1", "python3-pyverbs": "44.0-2",
+		}}},
 		{&lab.Root{Suite: "trixie", Versions: map[string]string{"perftest": "24.07.0+0.44-1"}}},
 	}
 	var b strings.Builder

@@ -82,7 +82,8 @@ func (r *Runner) Run(ctx context.Context) error {
 }
 
 func (r *Runner) runJob(ctx context.Context, j job) error {
-	row := Row{Suite: j.stage.Suite, Group: j.c.Group, Program: j.c.Program, Label: j.c.Label, Where: j.where, Result: Pass}
+	row := Row{Suite: j.stage.Suite, Group: j.c.Group, Program: j.c.Program, Label: j.c.Label,
+		Where: j.where, Result: Pass}
 	for _, argv := range [][]string{j.c.Client, j.c.Server} {
 		if argv != nil && !j.stage.Has(argv[0]) {
 			row.Result, row.Detail = Skip, "not in this suite"
@@ -146,7 +147,8 @@ func (r *Runner) pyverbs(ctx context.Context, s *Stage) error {
 	defer closePlace()
 	results, err := RunPyverbs(ctx, p)
 	for _, x := range results {
-		r.Report.Add(Row{Suite: s.Suite, Group: groupPyverbs, Program: x.Test, Where: oneAddress, Result: x.Result, Detail: x.Detail})
+		r.Report.Add(Row{Suite: s.Suite, Group: groupPyverbs, Program: x.Test, Where: oneAddress,
+			Result: x.Result, Detail: x.Detail})
 	}
 	if ctx.Err() != nil {
 		return nil

@@ -22,8 +22,9 @@ var Packages = []string{
 // which come with all of theirs.
 var Needs = []lab.Need{
 	{What: "gcc", Package: "gcc"}, {What: "/usr/include/stdio.h", Package: "libc6-dev"},
-	{What: "/usr/include/infiniband/verbs.h", Package: "libibverbs-dev"}, {What: "/usr/include/rdma/rsocket.h", Package: "librdmacm-dev"},
-	{What: "ip", Package: "iproute2"}, {What: "dpkg-deb", Package: "dpkg"}, {What: "xz", Package: "xz-utils"},
+	{What: "/usr/include/infiniband/verbs.h", Package: "libibverbs-dev"},
+	{What: "/usr/include/rdma/rsocket.h", Package: "librdmacm-dev"}, {What: "ip", Package: "iproute2"},
+	{What: "dpkg-deb", Package: "dpkg"}, {What: "xz", Package: "xz-utils"},
 }
 
 // Recipe changes with Packages.
@@ -128,8 +129,8 @@ func (s *Stage) Has(program string) bool {
 
 // packageOf are the packages whose version counts for a group of cases.
 var packageOf = map[string]string{
-	groupPerftest: "perftest", groupVerbs: "ibverbs-utils", groupCM: "rdmacm-utils", groupFabric: "libfabric-bin", groupUCX: "ucx-utils",
-	groupPyverbs: "python3-pyverbs", groupMixed: "perftest",
+	groupPerftest: "perftest", groupVerbs: "ibverbs-utils", groupCM: "rdmacm-utils",
+	groupFabric: "libfabric-bin", groupUCX: "ucx-utils", groupPyverbs: "python3-pyverbs", groupMixed: "perftest",
 }
 
 // Version returns the version of the package that a group's programs are in.

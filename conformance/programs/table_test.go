@@ -37,11 +37,13 @@ func TestTable(t *testing.T) {
 	}
 	// The programs that the issue names.
 	for _, program := range []string{
-		"ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_atomic_bw", "ib_write_lat", "ib_read_lat", "ib_send_lat", "ib_atomic_lat",
-		"ibv_devinfo", "ibv_devices", "ibv_asyncwatch", "ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong", "ibv_srq_pingpong",
-		"rping", "ucmatose", "udaddy", "mckey", "rstream", "riostream", "rdma_client", "rcopy", "cmtime", "fi_pingpong", "ucx_perftest", "ucx_info",
+		"ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_atomic_bw", "ib_write_lat", "ib_read_lat",
+		"ib_send_lat", "ib_atomic_lat", "ibv_devinfo", "ibv_devices", "ibv_asyncwatch", "ibv_rc_pingpong",
+		"ibv_uc_pingpong", "ibv_ud_pingpong", "ibv_srq_pingpong", "rping", "ucmatose", "udaddy", "mckey",
+		"rstream", "riostream", "rdma_client", "rcopy", "cmtime", "fi_pingpong", "ucx_perftest", "ucx_info",
 	} {
-		require.True(t, slices.ContainsFunc(Cases(nil, false), func(c Case) bool { return c.Program == program }), program)
+		require.True(t,
+			slices.ContainsFunc(Cases(nil, false), func(c Case) bool { return c.Program == program }), program)
 	}
 }
 
@@ -63,7 +65,8 @@ func TestSmokeTable(t *testing.T) {
 		names = append(names, c.name())
 		require.Empty(t, c.Suites, c.name())
 		require.Empty(t, c.Refused, c.name())
-		for _, unsafe := range []string{"-c UC", "-c UD", "-R", "-D", "uc_pingpong", "ud_pingpong", "udaddy", "udpong", "mckey"} {
+		for _, unsafe := range []string{"-c UC", "-c UD", "-R", "-D", "uc_pingpong", "ud_pingpong", "udaddy",
+			"udpong", "mckey"} {
 			require.NotContains(t, c.name(), unsafe)
 		}
 	}

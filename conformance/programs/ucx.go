@@ -10,8 +10,8 @@ const ucxPort = 13337
 var (
 	uctTests = []string{"am_lat", "put_lat", "add_lat", "get", "fadd", "swap", "cswap", "am_bw", "put_bw", "add_mr"}
 	ucpTests = []string{
-		"tag_lat", "tag_bw", "tag_sync_lat", "tag_sync_bw", "ucp_put_lat", "ucp_put_bw", "ucp_get", "ucp_add", "ucp_fadd", "ucp_swap",
-		"ucp_cswap", "stream_bw", "stream_lat", "ucp_am_lat", "ucp_am_bw",
+		"tag_lat", "tag_bw", "tag_sync_lat", "tag_sync_bw", "ucp_put_lat", "ucp_put_bw", "ucp_get", "ucp_add",
+		"ucp_fadd", "ucp_swap", "ucp_cswap", "stream_bw", "stream_lat", "ucp_am_lat", "ucp_am_bw",
 	}
 	// udTests are what the datagram transport has: no access to memory.
 	udTests = []string{"am_lat", "am_bw"}
@@ -20,20 +20,23 @@ var (
 // ucxCases are UCX's programs on its verbs transports.
 func ucxCases() []Case {
 	all := []Case{
-		{Program: "ucx_info", Label: "-d", Client: []string{"ucx_info", "-d"}, Check: has("Transport: rc_verbs", "Transport: ud_verbs", "Device: goroce0:1"), Quick: true},
+		{Program: "ucx_info", Label: "-d", Client: []string{"ucx_info", "-d"},
+			Check: has("Transport: rc_verbs", "Transport: ud_verbs", "Device: goroce0:1"), Quick: true},
 	}
 	add := func(label string, env []string, quick bool, args ...string) {
 		// The server is told the test, too: some are chosen on both sides.
 		argv := append([]string{"ucx_perftest", "-n", "500", "-w", "50"}, args...)
 		all = append(all, Case{
-			Program: "ucx_perftest", Label: label, Server: argv, Client: append([]string{"ucx_perftest", "TCP"}, argv[1:]...), Env: env, Port: ucxPort, Terminal: true,
+			Program: "ucx_perftest", Label: label, Server: argv,
+			Client: append([]string{"ucx_perftest", "TCP"}, argv[1:]...), Env: env, Port: ucxPort, Terminal: true,
 			Check: has("Final:"), Quick: quick, OneAddress: label == "rc_verbs tag_bw",
 		})
 	}
 	quick := []string{"tag_lat", "tag_bw", "ucp_put_bw", "ucp_get", "ucp_fadd"}
 	for _, tl := range []string{"rc_verbs", "ud_verbs"} {
 		// As a user would write it: rc_v is rc_verbs, with ud_verbs to connect.
-		env := []string{"UCX_TLS=" + map[string]string{"rc_verbs": "rc_v", "ud_verbs": "ud_v"}[tl], "UCX_NET_DEVICES=goroce0:1"}
+		env := []string{"UCX_TLS=" + map[string]string{"rc_verbs": "rc_v", "ud_verbs": "ud_v"}[tl],
+			"UCX_NET_DEVICES=goroce0:1"}
 		for _, t := range ucpTests {
 			add(tl+" "+t, env, slices.Contains(quick, t), "-t", t)
 		}

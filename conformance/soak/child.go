@@ -147,7 +147,8 @@ func (c *child) run() (err error) {
 // profile writes what is on the heap to a file of its own.
 func (c *child) profile() error {
 	c.profiles++
-	f, err := os.Create(filepath.Join(c.Profile, fmt.Sprintf("%s-%d.pb.gz", strings.ReplaceAll(c.Name, " ", "-"), c.profiles)))
+	f, err := os.Create(filepath.Join(c.Profile,
+		fmt.Sprintf("%s-%d.pb.gz", strings.ReplaceAll(c.Name, " ", "-"), c.profiles)))
 	if err != nil {
 		return err
 	}
@@ -166,5 +167,6 @@ type worker interface {
 
 // failed tells of an error.
 func (c *child) failed(peer, doing string, err error) {
-	c.say(said{What: "error", Peer: peer, Kind: kindOf(err), Error: doing + ": " + err.Error(), At: time.Now().UnixNano()})
+	c.say(said{What: "error", Peer: peer, Kind: kindOf(err), Error: doing + ": " + err.Error(),
+		At: time.Now().UnixNano()})
 }

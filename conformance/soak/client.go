@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	connWorkers   = 2                     // of each client, peer and kind; the first keeps one connection for as long as it lives
+	// Of each client, peer and kind; the first keeps one connection for as long as it lives.
+	connWorkers   = 2
 	pauseTime     = 80 * time.Millisecond // at most, between two exchanges
 	redialTime    = 300 * time.Millisecond
 	opTime        = 100 * time.Second // what takes longer hangs: a peer that is silent counts as gone long before

@@ -34,7 +34,9 @@ func newNetwork() (*network, error) {
 	}
 	p, err := netns.NewPair(mtus[0], addrs)
 	if refused := (*os.SyscallError)(nil); errors.As(err, &refused) { // no namespace
-		return &network{sides: [2]side{{addr: netip.MustParseAddr("127.0.99.1")}, {addr: netip.MustParseAddr("127.0.99.2")}}}, nil
+		return &network{sides: [2]side{
+			{addr: netip.MustParseAddr("127.0.99.1")}, {addr: netip.MustParseAddr("127.0.99.2")},
+		}}, nil
 	}
 	if err != nil {
 		return nil, err

@@ -73,7 +73,8 @@ type run struct {
 // Run runs a soak. The error is about a run that could not be made; what was found is in the
 // summary.
 func Run(ctx context.Context, o Options) (*Summary, error) {
-	r := &run{Options: o, rand: rand.New(rand.NewPCG(o.Seed, 3)), stderr: o.Stderr, procs: map[string]*process{}, done: map[string]int64{}}
+	r := &run{Options: o, rand: rand.New(rand.NewPCG(o.Seed, 3)), stderr: o.Stderr,
+		procs: map[string]*process{}, done: map[string]int64{}}
 	if r.Period == 0 {
 		r.Period = defaultPeriod
 	}
@@ -85,7 +86,8 @@ func Run(ctx context.Context, o Options) (*Summary, error) {
 		return nil, err
 	}
 	defer r.net.close()
-	r.sum = Summary{Network: r.net.String(), Events: map[string]int{}, Errors: map[string]int{}, Exchanges: map[string]int64{}, Rests: map[string][]Sample{}}
+	r.sum = Summary{Network: r.net.String(), Events: map[string]int{}, Errors: map[string]int{},
+		Exchanges: map[string]int64{}, Rests: map[string][]Sample{}}
 	r.assign()
 	start := time.Now()
 	defer func() {
@@ -274,7 +276,8 @@ func (r *run) restartServer(ctx context.Context) error {
 			return nil
 		}
 		if took > returnTime {
-			r.fault("%s: nothing was exchanged for %v after the server was killed and started again", missing, returnTime)
+			r.fault("%s: nothing was exchanged for %v after the server was killed and started again",
+				missing, returnTime)
 			return nil
 		}
 		wait(ctx, 50*time.Millisecond)
@@ -338,7 +341,8 @@ func (r *run) rest(ctx context.Context, n int) error {
 		}
 		r.sum.Rests[name] = append(r.sum.Rests[name], *s.Sample)
 		line += fmt.Sprintf("%s: heap %d KiB, resident %d MiB, %d goroutines, %d descriptors, %d slots, CPU %v; ", name,
-			s.Sample.HeapBytes>>10, s.Sample.ResidentBytes>>20, s.Sample.Goroutines, s.Sample.Descriptors, s.Sample.Slots, s.Sample.CPU.Round(time.Millisecond))
+			s.Sample.HeapBytes>>10, s.Sample.ResidentBytes>>20, s.Sample.Goroutines, s.Sample.Descriptors,
+			s.Sample.Slots, s.Sample.CPU.Round(time.Millisecond))
 	}
 	r.mu.Lock()
 	var all int64

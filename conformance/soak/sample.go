@@ -28,7 +28,8 @@ type Sample struct {
 	Conns, Streams                   int // that the program has
 	CPU                              time.Duration
 	Counters                         verbs.Counters
-	Exchanges                        []int64 `json:",omitempty"` // with a server that stays since the rest before, by how long they took
+	// With a server that stays since the rest before, by how long they took.
+	Exchanges []int64 `json:",omitempty"`
 }
 
 // settled reports whether what ends by itself after a while has ended.
@@ -133,7 +134,8 @@ func descriptors() (n, slots int, err error) {
 // taken asks the kernel for the lock of each slot. /proc/locks would not do: it is read in pieces,
 // and a lock that comes anywhere on the machine between two of them shows the last line again.
 func taken(name string) (n int, err error) {
-	fd, err := unix.Open(name, unix.O_RDWR|unix.O_CLOEXEC, 0) // a file of its own, to which the locks of this process are others', too
+	// A file of its own, to which the locks of this process are others', too.
+	fd, err := unix.Open(name, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return 0, err
 	}

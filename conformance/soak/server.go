@@ -60,7 +60,8 @@ func (s *server) echo(ctx context.Context, c *roce.Conn) error {
 		_ = c.Close()
 		s.c.open.conns.Add(-1)
 	}()
-	if _, err := c.Share(ctx, make([]byte, memoryBytes), roce.RemoteWrite|roce.RemoteRead|roce.RemoteAtomic); err != nil {
+	if _, err := c.Share(ctx, make([]byte, memoryBytes),
+		roce.RemoteWrite|roce.RemoteRead|roce.RemoteAtomic); err != nil {
 		return err
 	}
 	for {

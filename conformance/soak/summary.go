@@ -29,7 +29,8 @@ func (s *Summary) Print(w io.Writer) {
 	}
 	fmt.Fprintln(w, "\ndisturbances:")
 	printCounts(w, s.Events)
-	fmt.Fprintf(w, "after a restart of the server all clients were back within %v\n", s.Returned.Round(time.Millisecond))
+	fmt.Fprintf(w, "after a restart of the server all clients were back within %v\n",
+		s.Returned.Round(time.Millisecond))
 	fmt.Fprintln(w, "\nerrors of calls, all of them explained unless listed below:")
 	printCounts(w, s.Errors)
 	for _, name := range slices.Sorted(maps.Keys(s.Rests)) {
@@ -43,13 +44,16 @@ func (s *Summary) Print(w io.Writer) {
 			fmt.Fprintln(w, "  "+t.String())
 		}
 		if first, last := thirds(rests); within(first, 1) > 0 {
-			fmt.Fprintf(w, "  an exchange with the %s, half of them and 99 of 100 within: first third %v, %v; last third %v, %v\n", theServer,
-				within(first, 0.5), within(first, 0.99), within(last, 0.5), within(last, 0.99))
+			fmt.Fprintf(w,
+				"  an exchange with the %s, half of them and 99 of 100 within: first third %v, %v; last third %v, %v\n",
+				theServer, within(first, 0.5), within(first, 0.99), within(last, 0.5), within(last, 0.99))
 		}
 		c := last.Counters
-		fmt.Fprintf(w, "  CPU %v, %.3f of a core\n", last.CPU.Round(time.Millisecond), last.CPU.Seconds()/s.Took.Seconds())
+		fmt.Fprintf(w, "  CPU %v, %.3f of a core\n", last.CPU.Round(time.Millisecond),
+			last.CPU.Seconds()/s.Took.Seconds())
 		fmt.Fprintf(w, "  %d packets sent (%d again, %d timeouts, %d probes), %d received; dropped: ICRC %d, malformed %d, access %d, no queue pair %d\n",
-			c.SentPkts, c.RetransmittedPkts, c.Timeouts, c.LossProbes, c.RcvdPkts, c.DropICRC, c.DropMalformed, c.DropAccess, c.DropNoQP)
+			c.SentPkts, c.RetransmittedPkts, c.Timeouts, c.LossProbes, c.RcvdPkts, c.DropICRC,
+			c.DropMalformed, c.DropAccess, c.DropNoQP)
 	}
 	if len(s.Faults) == 0 {
 		fmt.Fprintln(w, "\nno faults")

@@ -25,7 +25,8 @@ func fabtests() Suite {
 		Name:    "fabtests",
 		About:   "libfabric's fabtests, by its `runfabtests.sh` with its own lists of exclusions",
 		Package: "libfabric", Version: "2.1.0-1.1", Release: "trixie",
-		Needs: []lab.Need{{What: "python3", Package: "python3-minimal"}, {What: "ps", Package: "procps"}, {What: "setpriv", Package: "util-linux"}},
+		Needs: []lab.Need{{What: "python3", Package: "python3-minimal"}, {What: "ps", Package: "procps"},
+			{What: "setpriv", Package: "util-linux"}},
 		Build: `./autogen.sh
 ./configure --prefix="$PWD/installed" --enable-verbs=yes --disable-psm2 --disable-psm3 --disable-efa --disable-usnic --disable-opx --disable-static
 make -j2
@@ -71,7 +72,8 @@ func (t *Turn) writeSSH(dir string) error {
 	var b bytes.Buffer
 	fmt.Fprint(&b, "#!/bin/sh\nwhile case \"$1\" in -n) ;; -o) shift ;; *) false ;; esac; do shift; done\nhost=$1\nshift\ncase $host in\n")
 	for end := range 2 {
-		fmt.Fprintf(&b, "%v) exec setpriv --pdeathsig KILL unshare --pid --fork --kill-child=KILL %s sh -c \"$*\" ;;\n", t.Site.Addr(end), strings.Join(t.Site.Enter(end), " "))
+		fmt.Fprintf(&b, "%v) exec setpriv --pdeathsig KILL unshare --pid --fork --kill-child=KILL %s sh -c \"$*\" ;;\n",
+			t.Site.Addr(end), strings.Join(t.Site.Enter(end), " "))
 	}
 	fmt.Fprint(&b, "esac\necho \"no host $host\" >&2\nexit 255\n")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -89,7 +91,8 @@ func (t *Turn) fabProvider(ctx context.Context, dir, provider string) error {
 	}
 	parser := fabParser{provider: provider, report: t.Report}
 	run := func(p *fabParser, args ...string) error {
-		all := append(append(argv[:len(argv):len(argv)], args...), provider, t.Site.Addr(0).String(), t.Site.Addr(1).String())
+		all := append(append(argv[:len(argv):len(argv)], args...), provider, t.Site.Addr(0).String(),
+			t.Site.Addr(1).String())
 		err := t.Site.RunPlain(ctx, 0, Command{
 			// The script finds its lists of exclusions from here.
 			Dir:  filepath.Join(t.Dir, "fabtests"),
@@ -105,7 +108,8 @@ func (t *Turn) fabProvider(ctx context.Context, dir, provider string) error {
 	if t.Only == "" {
 		return run(&parser)
 	}
-	except, err := t.fabExcept(dir, provider, func(report func(Result)) error { return run(&fabParser{provider: provider, report: report}, "-e", ".") })
+	except, err := t.fabExcept(dir, provider,
+		func(report func(Result)) error { return run(&fabParser{provider: provider, report: report}, "-e", ".") })
 	if err != nil || except == "" {
 		return err
 	}
@@ -116,7 +120,8 @@ func (t *Turn) fabProvider(ctx context.Context, dir, provider string) error {
 // all whose name has not t.Only in it. list reports all tests. It returns "" if none is left.
 func (t *Turn) fabExcept(dir, provider string, list func(func(Result)) error) (string, error) {
 	names := strings.Split(provider, ";")
-	own, err := os.ReadFile(filepath.Join(t.Dir, "fabtests", "test_configs", names[len(names)-1], names[len(names)-1]+".exclude"))
+	own, err := os.ReadFile(filepath.Join(t.Dir, "fabtests", "test_configs", names[len(names)-1],
+		names[len(names)-1]+".exclude"))
 	if err != nil && !os.IsNotExist(err) {
 		return "", err
 	}

@@ -43,14 +43,17 @@ func fioRows() (rows []fioRow) {
 			}
 		}
 		for _, v := range []string{"crc32c", "md5", "sha256", "pattern --verify_pattern=0x5a"} {
-			rows = append(rows, fioRow{both + " --verify=" + v, "--verb=send --do_verify=0 --iodepth=1", "--iodepth=64"})
+			rows = append(rows,
+				fioRow{both + " --verify=" + v, "--verb=send --do_verify=0 --iodepth=1", "--iodepth=64"})
 		}
 	}
-	for _, more := range []string{"--thread", "--mem=mmap", "--mem=shm", "--iomem_align=4k", "--refill_buffers", "--zero_buffers"} {
+	for _, more := range []string{"--thread", "--mem=mmap", "--mem=shm", "--iomem_align=4k",
+		"--refill_buffers", "--zero_buffers"} {
 		rows = append(rows, fioRow{"--bs=64k --size=4m " + more, "--verb=write --iodepth=16", "--iodepth=16"},
 			fioRow{"--bs=64k --size=4m " + more, "--verb=read --iodepth=16", "--iodepth=16"})
 	}
-	for _, more := range []string{"--rate=1m", "--iodepth_batch=8", "--iodepth_batch_complete=8", "--bsrange=4k-64k", "--loops=3"} {
+	for _, more := range []string{"--rate=1m", "--iodepth_batch=8", "--iodepth_batch_complete=8",
+		"--bsrange=4k-64k", "--loops=3"} {
 		rows = append(rows, fioRow{"--bs=64k --size=1m", "--verb=write --iodepth=16 " + more, "--iodepth=16"},
 			fioRow{"--bs=64k --size=1m", "--verb=read --iodepth=16 " + more, "--iodepth=16"})
 	}
@@ -146,7 +149,8 @@ func fioVerdict(said string, end error) (Outcome, string) {
 	}
 	var why []string
 	for line := range strings.Lines(said) {
-		if strings.HasPrefix(line, "fio: ") && !strings.Contains(line, "waiting for") || strings.HasPrefix(line, "verify: ") {
+		if strings.HasPrefix(line, "fio: ") && !strings.Contains(line, "waiting for") ||
+			strings.HasPrefix(line, "verify: ") {
 			why = append(why, strings.TrimSpace(line))
 		}
 	}

@@ -28,7 +28,8 @@ const gtestBatch = 25
 func (g gtest) list(ctx context.Context, t *Turn) ([]string, error) {
 	var all []string
 	group := ""
-	err := t.Site.Run(ctx, 0, Command{Dir: t.Dir, Env: g.env, Argv: append(slices.Clone(g.argv), "--gtest_list_tests"), Silence: g.silence, OnLine: func(line string) {
+	err := t.Site.Run(ctx, 0, Command{Dir: t.Dir, Env: g.env, Argv: append(slices.Clone(g.argv),
+		"--gtest_list_tests"), Silence: g.silence, OnLine: func(line string) {
 		name, _, _ := strings.Cut(strings.TrimRight(line, "\n"), "#")
 		switch name = strings.TrimRight(name, " "); {
 		case strings.HasPrefix(name, "  ") && group != "":

@@ -92,7 +92,8 @@ func (t *Turn) iserGroup(ctx context.Context, n *programs.Net, group string, nam
 	defer target.Kill()
 	url := fmt.Sprintf("%s://%v:%s/%s/1", driver, server.Addr4, iserPort, iserTarget)
 	for _, name := range names {
-		c, err := t.place(n, 1).Start(ctx, nil, "iscsi-test-cu", "--dataloss", "--initiator-name="+iserInitiator, "--initiator-name-2="+iserOther,
+		c, err := t.place(n, 1).Start(ctx, nil, "iscsi-test-cu", "--dataloss",
+			"--initiator-name="+iserInitiator, "--initiator-name-2="+iserOther,
 			"--test=ALL."+group+"."+name, url)
 		if err != nil {
 			return err
@@ -132,7 +133,8 @@ func (t *Turn) startTarget(ctx context.Context, at *programs.Place, driver strin
 	}
 	argv := []string{"tgtd", "--foreground", "--iscsi", "portal=" + at.Addr4.String() + ":" + iserPort}
 	if driver == "iser" {
-		argv = []string{"tgtd", "--foreground", "--iscsi", "portal=127.0.0.1:3261", "--iser", "port=" + iserPort + ",pool_sz_mb=128"}
+		argv = []string{"tgtd", "--foreground", "--iscsi", "portal=127.0.0.1:3261", "--iser",
+			"port=" + iserPort + ",pool_sz_mb=128"}
 	}
 	p, err := at.Start(ctx, env, argv...)
 	if err != nil {

@@ -22,7 +22,8 @@ func mpi() Suite {
 		Package: "mpich", Version: "4.0.2-3", Release: "bookworm",
 		Needs: []lab.Need{
 			{What: "mpicc.mpich", Package: "libmpich-dev"}, {What: "mpiexec.mpich", Package: "mpich"},
-			{What: "mpicc.openmpi", Package: "libopenmpi-dev"}, {What: "mpirun.openmpi", Package: "openmpi-bin"}, {What: "python3", Package: "python3-minimal"},
+			{What: "mpicc.openmpi", Package: "libopenmpi-dev"}, {What: "mpirun.openmpi", Package: "openmpi-bin"},
+			{What: "python3", Package: "python3-minimal"},
 		},
 		// What does not compile with one of them is not there, and is reported as skipped.
 		Build: `for mpi in mpich openmpi; do
@@ -54,7 +55,8 @@ done
 const mpiLimit = 15 * time.Minute
 
 // mpiEnv is for all: Open MPI refuses to be root's else. Debian's UCX would warn of the last.
-var mpiEnv = []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "MPIR_CVAR_NOLOCAL=1", "MPITEST_RETURN_WITH_CODE=yes", "UCX_WARN_UNUSED_ENV_VARS=n"}
+var mpiEnv = []string{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "MPIR_CVAR_NOLOCAL=1",
+	"MPITEST_RETURN_WITH_CODE=yes", "UCX_WARN_UNUSED_ENV_VARS=n"}
 
 // mpiCommand is how each starts processes.
 var mpiCommand = map[string]string{

@@ -35,7 +35,8 @@ func perftest() Suite {
 }
 
 var perftestPrograms = []string{
-	"ib_send_bw", "ib_send_lat", "ib_write_bw", "ib_write_lat", "ib_read_bw", "ib_read_lat", "ib_atomic_bw", "ib_atomic_lat",
+	"ib_send_bw", "ib_send_lat", "ib_write_bw", "ib_write_lat", "ib_read_bw", "ib_read_lat", "ib_atomic_bw",
+	"ib_atomic_lat",
 }
 
 // perftestValues are what an option that takes one is given, where it is not 1, and what others
@@ -45,21 +46,25 @@ var perftestValues = map[string][]string{
 	"atomic_type": {"CMP_AND_SWAP", "FETCH_AND_ADD"},
 	"connection":  {"RC", "UC", "UD", "XRC", "DC", "SRD"},
 	"ib-dev":      {"goroce0", "nosuch0"}, "ib-port": {"1", "2"},
-	"duration": {"1"}, "all": {"-n 10"}, "aes_block_size": {"512"}, "vector": {"0 -e"}, "margin": {"0 -D 1"}, "inline_size": {"0", "64"},
-	"post_list": {"16 -s 64 -t 128 -n 1600"}, "recv_post_list": {"8 -r 64 -n 800"},
+	"duration": {"1"}, "all": {"-n 10"}, "aes_block_size": {"512"}, "vector": {"0 -e"}, "margin": {"0 -D 1"},
+	"inline_size": {"0", "64"}, "post_list": {"16 -s 64 -t 128 -n 1600"}, "recv_post_list": {"8 -r 64 -n 800"},
 	"hop_limit": {"64"}, "mtu": {"256", "512", "1024", "2048", "4096", "9000"},
 	"MGID": {"0:0:0:0:0:0:0:0:0:0:255:255:239:1:2:3 -c UD -g"}, "iters": {"5", "1000"}, "outs": {"1", "16"},
 	"port": {"19001"}, "qp": {"1", "8"}, "cq-mod": {"1", "50"}, "rx-depth": {"16", "1024"},
 	"size": {"1", "4096", "65536", "8388608 -n 20"}, "sl": {"0", "3"}, "tx-depth": {"16", "512"}, "tos": {"32"},
-	"qp-timeout": {"0", "14", "18"}, "limit_bw": {"0.01 -D 1", "100000 -D 1"}, "limit_msgrate": {"0.0001 -D 1", "1000 -D 1"},
-	"report-counters": {"hw_counters/out_of_buffer"}, "gid-index": {"0", "1", "9"}, "out_json_file": {"/tmp/out.json --out_json"},
-	"congest_type": {"DCQCN"}, "dlid": {"1"}, "force-link": {"ethernet", "IB"}, "bind_source_ip": {"LOCAL"}, "latency_gap": {"10"},
-	"mmap": {"/tmp/nosuch"}, "mmap-offset": {"0"}, "output": {"bandwidth", "message_rate", "latency"}, "payload_file_path": {"/etc/payload"},
+	"qp-timeout": {"0", "14", "18"}, "limit_bw": {"0.01 -D 1", "100000 -D 1"},
+	"limit_msgrate": {"0.0001 -D 1", "1000 -D 1"}, "report-counters": {"hw_counters/out_of_buffer"},
+	"gid-index": {"0", "1", "9"}, "out_json_file": {"/tmp/out.json --out_json"},
+	"congest_type": {"DCQCN"}, "dlid": {"1"}, "force-link": {"ethernet", "IB"}, "bind_source_ip": {"LOCAL"},
+	"latency_gap": {"10"}, "mmap": {"/tmp/nosuch"}, "mmap-offset": {"0"},
+	"output": {"bandwidth", "message_rate", "latency"}, "payload_file_path": {"/etc/payload"},
 	"pkey_index": {"0", "1"}, "retry_count": {"7"}, "tclass": {"32"}, "flow_label": {"1,2"}, "wait_destroy": {"1"},
-	"burst_size": {"10 --rate_limit=1 --rate_limit_type=SW"}, "typical_pkt_size": {"64"}, "rate_limit": {"1 --rate_limit_type=SW"},
-	"rate_units": {"g --rate_limit=1 --rate_limit_type=SW"}, "rate_limit_type": {"SW --rate_limit=1", "HW --rate_limit=1", "PP --rate_limit=1"},
-	"log_dci_streams": {"1"}, "log_active_dci_streams": {"1"}, "dualport": {""}, "mcg": {"-c UD"}, "report-both": {"-b"}, "report-per-port": {"-O"},
-	"use-srq": {"", "-q 4"}, "ipv6-addr": {""}, "mr_per_qp": {"-q 2"}, "connectionless": {"-c UD"}, "unsolicited_write": {"--write_with_imm"},
+	"burst_size": {"10 --rate_limit=1 --rate_limit_type=SW"}, "typical_pkt_size": {"64"},
+	"rate_limit": {"1 --rate_limit_type=SW"}, "rate_units": {"g --rate_limit=1 --rate_limit_type=SW"},
+	"rate_limit_type": {"SW --rate_limit=1", "HW --rate_limit=1", "PP --rate_limit=1"},
+	"log_dci_streams": {"1"}, "log_active_dci_streams": {"1"}, "dualport": {""}, "mcg": {"-c UD"},
+	"report-both": {"-b"}, "report-per-port": {"-O"}, "use-srq": {"", "-q 4"}, "ipv6-addr": {""},
+	"mr_per_qp": {"-q 2"}, "connectionless": {"-c UD"}, "unsolicited_write": {"--write_with_imm"},
 }
 
 // perftestTime is the limit for one combination, which takes two seconds on a machine with nothing
@@ -145,7 +150,8 @@ func runPerftest(ctx context.Context, t *Turn, jobs int, open func() (bench, err
 		all = append(all, of...)
 	}
 	all = slices.DeleteFunc(all, func(c combination) bool {
-		return !strings.Contains(c.name(), t.Only) || t.Quick && c.program != "ib_send_bw" && c.program != "ib_write_lat"
+		return !strings.Contains(c.name(), t.Only) ||
+			t.Quick && c.program != "ib_send_bw" && c.program != "ib_write_lat"
 	})
 	t.Logf("%d combinations", len(all))
 	queue := make(chan combination)
@@ -197,7 +203,8 @@ func combine(ctx context.Context, c combination, open func() (bench, error)) (Re
 		argv = append(argv, "-u", "18")
 	}
 	joined := " " + strings.Join(c.args, " ") + " "
-	if !strings.Contains(joined, " -n ") && !strings.Contains(joined, " -D ") && !slices.Contains([]string{"iters", "duration", "run_infinitely"}, c.option) {
+	if !strings.Contains(joined, " -n ") && !strings.Contains(joined, " -D ") &&
+		!slices.Contains([]string{"iters", "duration", "run_infinitely"}, c.option) {
 		argv = append(argv, "-n", "200")
 	}
 	run := func(end int, more ...string) (process, error) {
@@ -308,7 +315,8 @@ func gist(said string) string {
 	var lines []string
 	for line := range strings.Lines(said) {
 		line = strings.TrimSpace(line)
-		if line == "" || strings.HasPrefix(line, "---") || strings.HasPrefix(line, "***") || strings.HasPrefix(line, "* Waiting") || strings.HasPrefix(line, "goroce: ") ||
+		if line == "" || strings.HasPrefix(line, "---") || strings.HasPrefix(line, "***") ||
+			strings.HasPrefix(line, "* Waiting") || strings.HasPrefix(line, "goroce: ") ||
 			chatter.MatchString(line) || slices.Contains(lines, line) {
 			continue
 		}

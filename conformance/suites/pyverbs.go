@@ -15,8 +15,9 @@ func pyverbs() Suite {
 		Name:    "pyverbs",
 		About:   "rdma-core's tests, in Python. Those of older releases are in [PYVERBS.md](PYVERBS.md), beside rxe",
 		Package: "python3-pyverbs", Version: "65.0-1.1", Release: "sid",
-		Packages: []string{"python3-pyverbs", "python3", "python3-minimal", "librdmacm1t64", "ibverbs-providers", "iproute2", "coreutils", "dash"},
-		Run:      runPyverbs, RunInGuest: runPyverbsInGuest,
+		Packages: []string{"python3-pyverbs", "python3", "python3-minimal", "librdmacm1t64",
+			"ibverbs-providers", "iproute2", "coreutils", "dash"},
+		Run: runPyverbs, RunInGuest: runPyverbsInGuest,
 	}
 }
 
@@ -43,7 +44,8 @@ func (t *Turn) pyverbs(ctx context.Context, m programs.Machine, args ...string) 
 	results, err := programs.RunPyverbs(ctx, m, args...)
 	for _, r := range results {
 		if strings.Contains(r.Test, t.Only) {
-			t.Report(Result{Test: strings.TrimPrefix(r.Test, "tests."), Outcome: Outcome(r.Result), Detail: oneLine(r.Detail)})
+			t.Report(Result{Test: strings.TrimPrefix(r.Test, "tests."), Outcome: Outcome(r.Result),
+				Detail: oneLine(r.Detail)})
 		}
 	}
 	return err

@@ -82,10 +82,13 @@ func Needs(names []string) (needs []lab.Need) {
 
 // baseNeeds is what every suite needs.
 var baseNeeds = []lab.Need{
-	{What: "gcc", Package: "gcc"}, {What: "make", Package: "make"}, {What: "/usr/include/stdio.h", Package: "libc6-dev"},
-	{What: "/usr/include/infiniband/verbs.h", Package: "libibverbs-dev"}, {What: "/usr/include/rdma/rsocket.h", Package: "librdmacm-dev"},
-	{What: "ip", Package: "iproute2"}, {What: "xz", Package: "xz-utils"}, {What: "nsenter", Package: "util-linux"},
-	{What: "autoreconf", Package: "autoconf"}, {What: "aclocal", Package: "automake"}, {What: "libtoolize", Package: "libtool"},
+	{What: "gcc", Package: "gcc"}, {What: "make", Package: "make"}, {What: "/usr/include/stdio.h",
+		Package: "libc6-dev"},
+	{What: "/usr/include/infiniband/verbs.h", Package: "libibverbs-dev"},
+	{What: "/usr/include/rdma/rsocket.h", Package: "librdmacm-dev"}, {What: "ip", Package: "iproute2"},
+	{What: "xz", Package: "xz-utils"}, {What: "nsenter", Package: "util-linux"},
+	{What: "autoreconf", Package: "autoconf"}, {What: "aclocal", Package: "automake"}, {What: "libtoolize",
+		Package: "libtool"},
 	{What: "pkg-config", Package: "pkg-config"},
 }
 
@@ -95,7 +98,8 @@ func (s Suite) Root(ctx context.Context, logf func(string, ...any)) (*lab.Root, 
 	recipe := int(binary.BigEndian.Uint16(sum[:]))
 	root, err := lab.PrepareRoot(ctx, "suites-"+s.Name+"-"+s.Release, s.Release, recipe, s.Packages, logf)
 	if err == nil && root.Versions[s.Package] != s.Version {
-		err = fmt.Errorf("suites: %s of Debian %s is %s now, and not %s", s.Package, s.Release, root.Versions[s.Package], s.Version)
+		err = fmt.Errorf("suites: %s of Debian %s is %s now, and not %s", s.Package, s.Release,
+			root.Versions[s.Package], s.Version)
 	}
 	return root, err
 }
@@ -113,8 +117,10 @@ func (s Suite) fetch(ctx context.Context, top string, logf func(string, ...any))
 		return "", err
 	}
 	logf("downloading %s", s.Archive)
-	if out, err := exec.CommandContext(ctx, "curl", "-fsSL", "-o", file+".part", s.Archive).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("suites: curl %s: %w: %s (-sources names a folder that has %s.tar.gz)", s.Archive, err, out, s.Name)
+	if out, err := exec.CommandContext(ctx, "curl", "-fsSL", "-o", file+".part",
+		s.Archive).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("suites: curl %s: %w: %s (-sources names a folder that has %s.tar.gz)",
+			s.Archive, err, out, s.Name)
 	}
 	return file, os.Rename(file+".part", file)
 }
@@ -147,7 +153,8 @@ func (s Suite) Prepare(ctx context.Context, archive string, logf func(string, ..
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	if out, err := exec.CommandContext(ctx, "tar", "-x", "-f", archive, "-C", dir, "--strip-components=1").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "tar", "-x", "-f", archive, "-C", dir,
+		"--strip-components=1").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("suites: tar %s: %w: %s", filepath.Base(archive), err, out)
 	}
 	logf("building %s %s, which takes some minutes", s.Name, s.Version)

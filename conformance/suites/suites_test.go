@@ -29,8 +29,10 @@ func TestKnown(t *testing.T) {
 		unknown, stale int
 	}{
 		{"as known", []Result{r("ucx", "rc/test_x.a/0", Fail), r("fabtests", "verbs: fi_a -v", Fail)}, whole, 0, 0},
-		{"one that may pass does", []Result{r("ucx", "rc/test_x.a/0", Fail), r("fabtests", "verbs: fi_a -v", Pass)}, whole, 0, 0},
-		{"a failure that is not known", []Result{r("ucx", "rc/test_x.a/0", Fail), r("ucx", "rc/test_y.a/0", Fail), r("fabtests", "verbs: fi_a -v", Pass)}, whole, 1, 0},
+		{"one that may pass does",
+			[]Result{r("ucx", "rc/test_x.a/0", Fail), r("fabtests", "verbs: fi_a -v", Pass)}, whole, 0, 0},
+		{"a failure that is not known", []Result{r("ucx", "rc/test_x.a/0", Fail),
+			r("ucx", "rc/test_y.a/0", Fail), r("fabtests", "verbs: fi_a -v", Pass)}, whole, 1, 0},
 		{"one that fails no more", []Result{r("ucx", "rc/test_x.a/0", Pass)}, nil, 0, 1},
 		{"one that is not run", []Result{r("ucx", "rc/test_y.a/0", Pass)}, nil, 0, 0},
 		{"one that is no more", []Result{r("ucx", "rc/test_y.a/0", Pass)}, whole, 0, 2},
@@ -47,16 +49,19 @@ func TestGlob(t *testing.T) {
 		pattern, s string
 		want       bool
 	}{
-		{"a", "a", true}, {"a", "ab", false}, {"a*", "ab", true}, {"*b", "ab", true}, {"a*c*e", "abcde", true}, {"a*c*e", "abcd", false}, {"*", "", true}, {"", "a", false},
+		{"a", "a", true}, {"a", "ab", false}, {"a*", "ab", true}, {"*b", "ab", true},
+		{"a*c*e", "abcde", true}, {"a*c*e", "abcd", false}, {"*", "", true}, {"", "a", false},
 	} {
 		require.Equal(t, c.want, glob(c.pattern, c.s), "%q %q", c.pattern, c.s)
 	}
 }
 
 func TestMerge(t *testing.T) {
-	old := []Result{{"a", OnGoroce, "1", Pass, ""}, {"a", OnGoroce, "2", Pass, ""}, {"a", OnNothing, "1", Fail, "x"}, {"b", OnGoroce, "1", Pass, ""}}
+	old := []Result{{"a", OnGoroce, "1", Pass, ""}, {"a", OnGoroce, "2", Pass, ""},
+		{"a", OnNothing, "1", Fail, "x"}, {"b", OnGoroce, "1", Pass, ""}}
 	fresh := []Result{{"a", OnGoroce, "1", Fail, "y"}}
-	require.Equal(t, []Result{{"a", OnGoroce, "1", Fail, "y"}, {"a", OnNothing, "1", Fail, "x"}, {"a", OnGoroce, "2", Pass, ""}, {"b", OnGoroce, "1", Pass, ""}}, Merge(old, fresh, nil))
+	require.Equal(t, []Result{{"a", OnGoroce, "1", Fail, "y"}, {"a", OnNothing, "1", Fail, "x"}, {"a",
+		OnGoroce, "2", Pass, ""}, {"b", OnGoroce, "1", Pass, ""}}, Merge(old, fresh, nil))
 	require.Len(t, Merge(old, fresh, map[[2]string]bool{{"a", OnGoroce}: true}), 3)
 }
 
@@ -94,8 +99,10 @@ Options:
 		names = append(names, c.name())
 	}
 	require.Equal(t, []string{
-		"ib_send_bw: --all -n 10", "ib_send_bw: --connection=RC", "ib_send_bw: --connection=UC", "ib_send_bw: --connection=UD", "ib_send_bw: --connection=XRC",
-		"ib_send_bw: --connection=DC", "ib_send_bw: --connection=SRD", "ib_send_bw: --duration=1", "ib_send_bw: --no_lock", "ib_send_bw: --retry_count=7", "ib_send_bw: --something_new=1",
+		"ib_send_bw: --all -n 10", "ib_send_bw: --connection=RC", "ib_send_bw: --connection=UC",
+		"ib_send_bw: --connection=UD", "ib_send_bw: --connection=XRC",
+		"ib_send_bw: --connection=DC", "ib_send_bw: --connection=SRD", "ib_send_bw: --duration=1",
+		"ib_send_bw: --no_lock", "ib_send_bw: --retry_count=7", "ib_send_bw: --something_new=1",
 	}, names)
 	for said, want := range map[string]string{
 		"---\n* Waiting for client to connect... *\n---\n Couldn't allocate TD\n Couldn't allocate TD\n": "Couldn't allocate TD",
@@ -207,9 +214,12 @@ func TestISERVerdict(t *testing.T) {
 		detail  string
 	}{
 		{"Suite: Read10\n  Test: Simple ...passed\n", Pass, ""},
-		{"  Test: Simple ...    [SKIPPED] COMPAREANDWRITE is not implemented.\npassed\n", Skip, "COMPAREANDWRITE is not implemented."},
-		{"  Test: AllocLength ...FAILED\n    1. test_inquiry_alloc_length.c:97  - CU_ASSERT_EQUAL(ret,0)\n", Fail, "CU_ASSERT_EQUAL(ret,0)"},
-		{"  Test: Simple ...    [FAILED] Failed to send READ16 command\nFAILED\n", Fail, "Failed to send READ16 command"},
+		{"  Test: Simple ...    [SKIPPED] COMPAREANDWRITE is not implemented.\npassed\n", Skip,
+			"COMPAREANDWRITE is not implemented."},
+		{"  Test: AllocLength ...FAILED\n    1. test_inquiry_alloc_length.c:97  - CU_ASSERT_EQUAL(ret,0)\n",
+			Fail, "CU_ASSERT_EQUAL(ret,0)"},
+		{"  Test: Simple ...    [FAILED] Failed to send READ16 command\nFAILED\n", Fail,
+			"Failed to send READ16 command"},
 		{"  Test: Simple ...", Fail, "it does not say what came of it: Test: Simple ..."},
 	} {
 		if o, detail := iserVerdict(c.said, nil); o != c.outcome || detail != c.detail {
@@ -228,7 +238,8 @@ func TestFIOVerdict(t *testing.T) {
 		want Outcome
 	}{
 		{"fio: waiting for connection\n", nil, Pass},
-		{"fio: Server's block size (4096) must be greater than or equal to the client's block size (65536)!\n", errRunning, Skip},
+		{"fio: Server's block size (4096) must be greater than or equal to the client's block size (65536)!\n",
+			errRunning, Skip},
 		{"verify: bad magic header e035, wanted acca\n", errRunning, Fail},
 	} {
 		got, _ := fioVerdict(c.said, c.end)
@@ -261,7 +272,8 @@ func TestFIORows(t *testing.T) {
 func TestMPI(t *testing.T) {
 	c, err := mpiTest("openmpi", strings.Fields("pt2pt/sendrecv3 2 arg=-isendrecv timeLimit=60"))
 	require.NoError(t, err)
-	require.Equal(t, mpiCase{"openmpi: pt2pt/sendrecv3 -isendrecv (2)", "pt2pt/sendrecv3", "2", []string{"-isendrecv"}}, c)
+	require.Equal(t,
+		mpiCase{"openmpi: pt2pt/sendrecv3 -isendrecv (2)", "pt2pt/sendrecv3", "2", []string{"-isendrecv"}}, c)
 	for _, c := range []struct {
 		said string
 		end  error
@@ -279,7 +291,8 @@ func TestMPI(t *testing.T) {
 // What a benchmark of Intel's says: the last column of its table is how wrong the data are, and
 // there may be none.
 func TestIMBVerdict(t *testing.T) {
-	const head, data, bare = "       #bytes #repetitions      t[usec]   Mbytes/sec      defects\n", "            8           10       101.20         0.08         0.00\n",
+	const head, data, bare = "       #bytes #repetitions      t[usec]   Mbytes/sec      defects\n",
+		"            8           10       101.20         0.08         0.00\n",
 		" #repetitions  t_min[usec]  t_max[usec]\n           10       101.20       103.10\n"
 	for _, c := range []struct {
 		said string

@@ -16,7 +16,8 @@ func valkey() Suite {
 		About: "valkey's `runtest-rdma`, as its own CI runs it: a server and a client of four threads over RDMA-CM, with a BGSAVE meanwhile. It is one test. " +
 			"valkey's other tests have no RDMA",
 		Package: "valkey", Version: "9.1.2-1", Release: "sid",
-		Needs: []lab.Need{{What: "python3", Package: "python3-minimal"}, {What: "/usr/lib/python3/dist-packages/netifaces-0.11.0.egg-info", Package: "python3-netifaces"}},
+		Needs: []lab.Need{{What: "python3", Package: "python3-minimal"},
+			{What: "/usr/lib/python3/dist-packages/netifaces-0.11.0.egg-info", Package: "python3-netifaces"}},
 		Build: `make -j2 BUILD_RDMA=yes MALLOC=libc
 make -C tests/rdma
 `,
@@ -49,7 +50,8 @@ func runValkey(ctx context.Context, t *Turn) error {
 // valkeyVerdict says what it has come to. The script ends with 0 in any case.
 func valkeyVerdict(said string, end error) (Outcome, string) {
 	for line := range strings.Lines(said) {
-		if strings.HasPrefix(line, "Valkey Over RDMA test over ") && strings.HasSuffix(strings.TrimSpace(line), "[OK]") && end == nil {
+		if strings.HasPrefix(line, "Valkey Over RDMA test over ") &&
+			strings.HasSuffix(strings.TrimSpace(line), "[OK]") && end == nil {
 			return Pass, ""
 		}
 	}

@@ -125,12 +125,14 @@ func (c *Cable) open(e *End, iface string) error {
 		for _, a := range addrs {
 			if n, ok := a.(*net.IPNet); ok && !n.IP.IsLinkLocalUnicast() {
 				c.Warnings = append(c.Warnings, fmt.Sprintf(
-					"%s has the address %v: this machine answers there, too: ip addr flush dev %s", e.Name, n.IP, iface))
+					"%s has the address %v: this machine answers there, too: ip addr flush dev %s",
+					e.Name, n.IP, iface))
 			}
 		}
 	}
 	if flags, err := unix.Ethtool(iface, unix.ETHTOOL_GFLAGS); err == nil && flags&flagLRO != 0 {
-		return fmt.Errorf("it merges what it receives, and nobody can take that apart again: ethtool -K %s lro off", iface)
+		return fmt.Errorf(
+			"it merges what it receives, and nobody can take that apart again: ethtool -K %s lro off", iface)
 	}
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -157,7 +159,8 @@ func (c *Cable) open(e *End, iface string) error {
 			return fail("setsockopt "+o.name, err)
 		}
 	}
-	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: bigEndian(unix.ETH_P_ALL), Ifindex: i.Index}); err != nil {
+	if err := unix.Bind(fd,
+		&unix.SockaddrLinklayer{Protocol: bigEndian(unix.ETH_P_ALL), Ifindex: i.Index}); err != nil {
 		return fail("bind", err)
 	}
 	// It ends with the socket.

@@ -249,7 +249,8 @@ func wrongBy(p *wire.Packet) uint32 {
 // received is a frame as a packet handed up by a link.
 func received(p *wire.Packet) transport.RxPacket {
 	tc, hops := p.IPClass()
-	return transport.RxPacket{Src: p.Src, Dst: p.Dst, SrcPort: p.SrcPort, TrafficClass: tc, HopLimit: hops, Data: p.BTH()}
+	return transport.RxPacket{Src: p.Src, Dst: p.Dst, SrcPort: p.SrcPort, TrafficClass: tc,
+		HopLimit: hops, Data: p.BTH()}
 }
 
 var _ interface {

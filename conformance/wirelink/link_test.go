@@ -79,8 +79,10 @@ var ends = map[string][2]netip.Addr{
 
 // packetTo makes a WRITE ONLY with a PSN.
 func packetTo(p *transport.Path, psn uint32, payload []byte) transport.TxPacket {
-	tx := transport.TxPacket{Path: p, SrcQP: 7, HeaderLen: 28, PayloadLen: uint16(len(payload)), NumFrags: 1, Pad: uint8(-len(payload) & 3)}
-	tx.Header = [ib.MaxHeaderBytes]byte{0: wire.OpWriteOnly, 1: tx.Pad << 4, 2: 0xff, 3: 0xff, 7: 0x11, 9: byte(psn >> 16), 10: byte(psn >> 8), 11: byte(psn)}
+	tx := transport.TxPacket{Path: p, SrcQP: 7, HeaderLen: 28, PayloadLen: uint16(len(payload)), NumFrags: 1,
+		Pad: uint8(-len(payload) & 3)}
+	tx.Header = [ib.MaxHeaderBytes]byte{0: wire.OpWriteOnly, 1: tx.Pad << 4, 2: 0xff, 3: 0xff, 7: 0x11,
+		9: byte(psn >> 16), 10: byte(psn >> 8), 11: byte(psn)}
 	tx.Frags[0] = payload
 	return tx
 }
@@ -168,10 +170,13 @@ func TestRulesOnSend(t *testing.T) {
 			want := packetTo(path, 6, []byte("some bytes!"))
 			right := wireBytes(&want)
 			sent := wireBytes(&bad)
-			require.Equal(t, right[len(right)-4:], sent[len(sent)-4:], "the ICRC is that of the packet before the damage")
+			require.Equal(t, right[len(right)-4:], sent[len(sent)-4:],
+				"the ICRC is that of the packet before the damage")
 			require.NotEqual(t, right, sent)
 
-			act(&wire.Rule{Match: wire.Match{PSN: 7}, Kind: wire.Rewrite, Edit: func(p *wire.Packet) { p.Body()[20] ^= 1 }})
+			act(&wire.Rule{Match: wire.Match{PSN: 7}, Kind: wire.Rewrite, Edit: func(p *wire.Packet) {
+				p.Body()[20] ^= 1
+			}})
 			send(7)
 			changed := below.take(1)[0]
 			require.Zero(t, changed.ICRCXor)
@@ -205,7 +210,8 @@ func TestReceive(t *testing.T) {
 					p := packetTo(path, psn, []byte("some bytes!"))
 					c := link.FlowICRC(path, 0xc123, ib.UDPPort)
 					id := uint16(psn * 77) // which IPv6 does not have
-					below.rx = append(below.rx, transport.RxPacket{Src: e[1], Dst: e[0], SrcPort: 0xc123, TrafficClass: 0x2a, HopLimit: 63, Data: link.AppendPacket(nil, &c, &p, id)})
+					below.rx = append(below.rx, transport.RxPacket{Src: e[1], Dst: e[0], SrcPort: 0xc123,
+						TrafficClass: 0x2a, HopLimit: 63, Data: link.AppendPacket(nil, &c, &p, id)})
 				}
 			}
 			var batch [8]transport.RxPacket
@@ -231,8 +237,10 @@ func TestReceive(t *testing.T) {
 			require.EqualValues(t, 0x2a, batch[0].TrafficClass)
 
 			from := func(psn uint32) wire.Match { return wire.Match{From: Far, QPN: 0x11, PSN: psn} }
-			sw.Add(&wire.Rule{Match: from(1), Kind: wire.Drop}, &wire.Rule{Match: from(2), Kind: wire.Duplicate}, &wire.Rule{Match: from(3), Kind: wire.Hold, MaxHold: time.Hour},
-				&wire.Rule{Match: from(5), Kind: wire.Corrupt, Offset: -5}, &wire.Rule{Match: from(6), Kind: wire.MarkCE})
+			sw.Add(&wire.Rule{Match: from(1), Kind: wire.Drop}, &wire.Rule{Match: from(2), Kind: wire.Duplicate},
+				&wire.Rule{Match: from(3), Kind: wire.Hold, MaxHold: time.Hour},
+				&wire.Rule{Match: from(5), Kind: wire.Corrupt, Offset: -5},
+				&wire.Rule{Match: from(6), Kind: wire.MarkCE})
 			arrives(1, 2, 3, 4, 5)
 			require.Equal(t, []int{2, 2, 4, 3}, psns())
 			require.EqualValues(t, 4, w.Stats().RxICRC, "the damaged one is counted as a link does")

@@ -15,7 +15,8 @@ import (
 // gsoFrame makes a frame of several packets, as a sender with GSO hands it over, and the packets.
 func gsoFrame(t *testing.T, v6 bool, parts, size int) (h vnet, frame []byte) {
 	t.Helper()
-	flow := ib.Flow{Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.0.2"), SrcPort: 50000, DstPort: ib.UDPPort}
+	flow := ib.Flow{Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.0.2"),
+		SrcPort: 50000, DstPort: ib.UDPPort}
 	frame = append(make([]byte, 12), 8, 0, 0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2)
 	if v6 {
 		flow.Src, flow.Dst = netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fd00::2")

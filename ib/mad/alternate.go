@@ -105,8 +105,7 @@ func (m *APR) Decode(b *Data) {
 	m.Private = b[12+InfoBytes:]
 }
 
-// Put writes an APR; additional information and private data are filled up
-// with zeros.
+// Put writes an APR; additional information and private data are filled up with zeros.
 func (m *APR) Put(b *Data) error {
 	c := checker{message: AttrAPR}
 	c.length("additional information", m.Info, InfoBytes)

@@ -59,7 +59,8 @@ func datagrams(t testing.TB) (found []datagram) {
 				continue
 			}
 			if p.Opcode != ib.UDSendOnly || p.DETH.QKey != ib.QKeyGSI || p.DETH.SrcQP != ib.QPNGSI {
-				t.Errorf("%s frame %d: %v to QP 1, Q_Key %08x, from QP %v", file, index, p.Opcode, p.DETH.QKey, p.DETH.SrcQP)
+				t.Errorf("%s frame %d: %v to QP 1, Q_Key %08x, from QP %v", file, index, p.Opcode,
+					p.DETH.QKey, p.DETH.SrcQP)
 			}
 			found = append(found, datagram{filepath.Base(file), index, p.Payload})
 		}
@@ -137,8 +138,7 @@ func TestCaptures(t *testing.T) {
 	t.Log(seen)
 }
 
-// dirty returns a datagram full of ones, so that what an encoder leaves out
-// shows.
+// dirty returns a datagram full of ones, so that what an encoder leaves out shows.
 func dirty() (b [mad.Bytes]byte) {
 	for i := range b {
 		b[i] = 0xFF

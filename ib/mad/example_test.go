@@ -42,7 +42,8 @@ func Example() {
 	var got mad.REQ
 	got.Decode(data)
 	cma.Decode(got.Private)
-	fmt.Printf("%v for %v from %v, %q\n", h.Attribute, got.ServiceID, netip.AddrPortFrom(cma.Src, cma.SrcPort), got.Private[36:41])
+	fmt.Printf("%v for %v from %v, %q\n", h.Attribute, got.ServiceID,
+		netip.AddrPortFrom(cma.Src, cma.SrcPort), got.Private[36:41])
 
 	rej := mad.REJ{RemoteCommID: got.LocalCommID, Rejected: mad.SubjectREQ, Reason: mad.RejectInvalidServiceID}
 	h = mad.CMHeader(mad.AttrREJ, h.TID)

@@ -17,9 +17,8 @@ var fieldBits = map[string]uint{
 	"MTU": 4, "MaxCMRetries": 4, "SL": 4, "PacketRate": 6, "FlowLabel": 20,
 }
 
-// TestFields sets every field of every message, one at a time, to the largest
-// value that fits, which must come back alone, and to the next, which must be
-// refused before anything is written.
+// TestFields sets every field of every message, one at a time, to the largest value that fits,
+// which must come back alone, and to the next, which must be refused before anything is written.
 func TestFields(t *testing.T) {
 	checked := map[string]bool{}
 	for a := mad.AttrREQ; a <= mad.AttrAPR; a++ {

@@ -48,12 +48,13 @@ func TestGolden(t *testing.T) {
 				66, "ffff0a4d0002", 82, "ffff0a4d0003", 88, "286cf000 00400088",
 				140, "00409817", 156, "0a4d0002", 172, "0a4d0003"),
 			&mad.REQ{
-				LocalCommID: 0x430D1F47, ServiceID: mad.NewServiceID(mad.PortSpaceTCP, 7174), CAGUID: 0x505400FFFE000002,
-				QPN: 0x11, ResponderResources: 1, InitiatorDepth: 1, RemoteCMTimeout: 20, StartingPSN: 0xCA0A7A, LocalCMTimeout: 20,
+				LocalCommID: 0x430D1F47, ServiceID: mad.NewServiceID(mad.PortSpaceTCP, 7174),
+				CAGUID: 0x505400FFFE000002, QPN: 0x11, ResponderResources: 1, InitiatorDepth: 1,
+				RemoteCMTimeout: 20, StartingPSN: 0xCA0A7A, LocalCMTimeout: 20,
 				RetryCount: 7, PKey: 0xFFFF, MTU: ib.MTU4096, RNRRetryCount: 7, MaxCMRetries: 15,
 				Primary: mad.Path{
-					LocalLID: mad.LIDPermissive, RemoteLID: mad.LIDPermissive, LocalGID: gid("10.77.0.2"), RemoteGID: gid("10.77.0.3"),
-					FlowLabel: 0x286CF, HopLimit: 64, AckTimeout: 17,
+					LocalLID: mad.LIDPermissive, RemoteLID: mad.LIDPermissive, LocalGID: gid("10.77.0.2"),
+					RemoteGID: gid("10.77.0.3"), FlowLabel: 0x286CF, HopLimit: 64, AckTimeout: 17,
 				},
 				Private: data(t, 0, "00409817", 16, "0a4d0002", 32, "0a4d0003")[:92],
 			},
@@ -62,8 +63,9 @@ func TestGolden(t *testing.T) {
 			"REP, rping",
 			data(t, 0, "6665b005 430d1f47 00000000 00001100 00000000 dea35100 010178e0 505400fffe000003"),
 			&mad.REP{
-				LocalCommID: 0x6665B005, RemoteCommID: 0x430D1F47, QPN: 0x11, StartingPSN: 0xDEA351, ResponderResources: 1,
-				InitiatorDepth: 1, TargetAckDelay: 15, RNRRetryCount: 7, CAGUID: 0x505400FFFE000003, Private: full(196),
+				LocalCommID: 0x6665B005, RemoteCommID: 0x430D1F47, QPN: 0x11, StartingPSN: 0xDEA351,
+				ResponderResources: 1, InitiatorDepth: 1, TargetAckDelay: 15, RNRRetryCount: 7,
+				CAGUID: 0x505400FFFE000003, Private: full(196),
 			},
 		},
 		{
@@ -81,59 +83,66 @@ func TestGolden(t *testing.T) {
 		{
 			"REQ, every field",
 			data(t, 0, "01020304 00050607 08090a0b0c0d0e0f 1011121314151617", 28, "1c1d1e1f 202122 23 242526 27 28292a",
-				43, "ab" /* 21, RC 1, fc */, 44, "2c2d2e", 47, "b5" /* 22, 5 */, 48, "3031", 50, "3e" /* 3, RDC, 6 */, 51, "99", /* 9, SRQ, 1 */
+				43, "ab" /* 21, RC 1, fc */, 44, "2c2d2e", 47, "b5" /* 22, 5 */, 48, "3031", 50,
+				"3e" /* 3, RDC, 6 */, 51, "99", /* 9, SRQ, 1 */
 				52, "3435 3637", 56, "38393a3b3c3d3e3f4041424344454647", 72, "48494a4b4c4d4e4f5051525354555657",
 				88, "89abc0", 91, "2a", 92, "5c", 93, "5d", 94, "e8", 95, "78",
 				96, "6061 6263", 100, "6465666768696a6b6c6d6e6f70717273", 116, "7475767778797a7b7c7d7e7f80818283",
 				132, "fedcb0", 135, "15", 136, "88", 137, "89", 138, "70", 139, "c8", 140, "8c8d"),
 			&mad.REQ{
-				LocalCommID: 0x01020304, VendorID: 0x050607, ServiceID: 0x08090A0B0C0D0E0F, CAGUID: 0x1011121314151617, QKey: 0x1C1D1E1F,
-				QPN: 0x202122, ResponderResources: 0x23, LocalEECN: 0x242526, InitiatorDepth: 0x27, RemoteEECN: 0x28292A,
-				RemoteCMTimeout: 21, Transport: mad.TransportUC, FlowControl: true, StartingPSN: 0x2C2D2E, LocalCMTimeout: 22, RetryCount: 5,
-				PKey: 0x3031, MTU: ib.MTU1024, RDCExists: true, RNRRetryCount: 6, MaxCMRetries: 9, SRQ: true, ExtendedTransport: 1,
+				LocalCommID: 0x01020304, VendorID: 0x050607, ServiceID: 0x08090A0B0C0D0E0F,
+				CAGUID: 0x1011121314151617, QKey: 0x1C1D1E1F, QPN: 0x202122, ResponderResources: 0x23,
+				LocalEECN: 0x242526, InitiatorDepth: 0x27, RemoteEECN: 0x28292A,
+				RemoteCMTimeout: 21, Transport: mad.TransportUC, FlowControl: true, StartingPSN: 0x2C2D2E,
+				LocalCMTimeout: 22, RetryCount: 5, PKey: 0x3031, MTU: ib.MTU1024, RDCExists: true,
+				RNRRetryCount: 6, MaxCMRetries: 9, SRQ: true, ExtendedTransport: 1,
 				Primary: mad.Path{
 					LocalLID: 0x3435, RemoteLID: 0x3637, LocalGID: gid("3839:3a3b:3c3d:3e3f:4041:4243:4445:4647"),
-					RemoteGID: gid("4849:4a4b:4c4d:4e4f:5051:5253:5455:5657"), FlowLabel: 0x89ABC, PacketRate: 0x2A, TrafficClass: 0x5C,
-					HopLimit: 0x5D, SL: 14, SubnetLocal: true, AckTimeout: 15,
+					RemoteGID: gid("4849:4a4b:4c4d:4e4f:5051:5253:5455:5657"), FlowLabel: 0x89ABC,
+					PacketRate: 0x2A, TrafficClass: 0x5C, HopLimit: 0x5D, SL: 14, SubnetLocal: true, AckTimeout: 15,
 				},
 				Alternate: mad.Path{
 					LocalLID: 0x6061, RemoteLID: 0x6263, LocalGID: gid("6465:6667:6869:6a6b:6c6d:6e6f:7071:7273"),
-					RemoteGID: gid("7475:7677:7879:7a7b:7c7d:7e7f:8081:8283"), FlowLabel: 0xFEDCB, PacketRate: 0x15, TrafficClass: 0x88,
-					HopLimit: 0x89, SL: 7, AckTimeout: 25,
+					RemoteGID: gid("7475:7677:7879:7a7b:7c7d:7e7f:8081:8283"), FlowLabel: 0xFEDCB,
+					PacketRate: 0x15, TrafficClass: 0x88, HopLimit: 0x89, SL: 7, AckTimeout: 25,
 				},
 				Private: full(92, 0x8C, 0x8D),
 			},
 		},
 		{
 			"REP, every field",
-			data(t, 0, "01020304 05060708 090a0b0c 0d0e0f a1 111213 a2 151617 a3 18 19", 26, "d5" /* 26, 2, fc */, 27, "b0", /* 5, SRQ */
+			data(t, 0, "01020304 05060708 090a0b0c 0d0e0f a1 111213 a2 151617 a3 18 19", 26,
+				"d5" /* 26, 2, fc */, 27, "b0", /* 5, SRQ */
 				28, "1c1d1e1f20212223", 36, "2425"),
 			&mad.REP{
-				LocalCommID: 0x01020304, RemoteCommID: 0x05060708, QKey: 0x090A0B0C, QPN: 0x0D0E0F, VendorID: 0xA1A2A3, EECN: 0x111213,
-				StartingPSN: 0x151617, ResponderResources: 0x18, InitiatorDepth: 0x19, TargetAckDelay: 26, Failover: 2, FlowControl: true,
+				LocalCommID: 0x01020304, RemoteCommID: 0x05060708, QKey: 0x090A0B0C, QPN: 0x0D0E0F,
+				VendorID: 0xA1A2A3, EECN: 0x111213, StartingPSN: 0x151617, ResponderResources: 0x18,
+				InitiatorDepth: 0x19, TargetAckDelay: 26, Failover: 2, FlowControl: true,
 				RNRRetryCount: 5, SRQ: true, CAGUID: 0x1C1D1E1F20212223, Private: full(196, 0x24, 0x25),
 			},
 		},
 		{
 			"MRA", data(t, 0, "01020304 05060708 40 c0 0a0b"),
-			&mad.MRA{LocalCommID: 0x01020304, RemoteCommID: 0x05060708, Acknowledged: mad.SubjectREP, ServiceTimeout: 24, Private: full(222, 10, 11)},
+			&mad.MRA{LocalCommID: 0x01020304, RemoteCommID: 0x05060708, Acknowledged: mad.SubjectREP,
+				ServiceTimeout: 24, Private: full(222, 10, 11)},
 		},
 		{
 			"REJ", data(t, 0, "01020304 05060708 80 04 001c", 12, "e1e2", 84, "5455"),
 			&mad.REJ{
-				LocalCommID: 0x01020304, RemoteCommID: 0x05060708, Rejected: mad.SubjectOther, InfoLen: 2, Reason: mad.RejectConsumer,
-				Info: info, Private: full(148, 0x54, 0x55),
+				LocalCommID: 0x01020304, RemoteCommID: 0x05060708, Rejected: mad.SubjectOther, InfoLen: 2,
+				Reason: mad.RejectConsumer, Info: info, Private: full(148, 0x54, 0x55),
 			},
 		},
 		{
 			"SIDR_REQ", data(t, 0, "01020304 8005 0000 0000000001111c06 1011"),
-			&mad.SIDRReq{RequestID: 0x01020304, PKey: 0x8005, ServiceID: mad.NewServiceID(mad.PortSpaceUDP, 7174), Private: full(216, 0x10, 0x11)},
+			&mad.SIDRReq{RequestID: 0x01020304, PKey: 0x8005,
+				ServiceID: mad.NewServiceID(mad.PortSpaceUDP, 7174), Private: full(216, 0x10, 0x11)},
 		},
 		{
 			"SIDR_REP", data(t, 0, "01020304 03 02 a1a2 08090a a3 0c0d0e0f10111213 14151617 e1e2", 96, "6061"),
 			&mad.SIDRRep{
-				RequestID: 0x01020304, Status: mad.SIDRNoQP, InfoLen: 2, VendorID: 0xA1A2A3, QPN: 0x08090A, ServiceID: 0x0C0D0E0F10111213,
-				QKey: 0x14151617, Info: info, Private: full(136, 0x60, 0x61),
+				RequestID: 0x01020304, Status: mad.SIDRNoQP, InfoLen: 2, VendorID: 0xA1A2A3, QPN: 0x08090A,
+				ServiceID: 0x0C0D0E0F10111213, QKey: 0x14151617, Info: info, Private: full(136, 0x60, 0x61),
 			},
 		},
 		{
@@ -143,8 +152,8 @@ func TestGolden(t *testing.T) {
 				LocalCommID: 0x01020304, RemoteCommID: 0x05060708, RemoteQPN: 0x0C0D0E, RemoteCMTimeout: 19,
 				Alternate: mad.Path{
 					LocalLID: 0x1415, RemoteLID: 0x1617, LocalGID: gid("1819:1a1b:1c1d:1e1f:2021:2223:2425:2627"),
-					RemoteGID: gid("2829:2a2b:2c2d:2e2f:3031:3233:3435:3637"), FlowLabel: 0x98765, TrafficClass: 0x3B, HopLimit: 0x3C,
-					PacketRate: 0x2D, SL: 9, SubnetLocal: true, AckTimeout: 21,
+					RemoteGID: gid("2829:2a2b:2c2d:2e2f:3031:3233:3435:3637"), FlowLabel: 0x98765,
+					TrafficClass: 0x3B, HopLimit: 0x3C, PacketRate: 0x2D, SL: 9, SubnetLocal: true, AckTimeout: 21,
 				},
 				Private: full(168, 0x40, 0x41),
 			},
@@ -223,7 +232,8 @@ func TestCMAHeader(t *testing.T) {
 			t.Errorf("%v: flow label %05x, want %05x", d, req.Primary.FlowLabel, want)
 		}
 		out := full(92, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF)
-		if err := cma.Put(out); err != nil || string(out[:mad.CMAHeaderBytes]) != string(req.Private[:mad.CMAHeaderBytes]) {
+		if err := cma.Put(out); err != nil ||
+			string(out[:mad.CMAHeaderBytes]) != string(req.Private[:mad.CMAHeaderBytes]) {
 			t.Errorf("%v: %v, encodes to\n%x, want\n%x", d, err, out, req.Private)
 		}
 		for n := range mad.CMAHeaderBytes {
@@ -258,7 +268,8 @@ func TestServiceID(t *testing.T) {
 		t.Errorf("TCP port 7174 is %#x, %v", uint64(s), s)
 	}
 	for s, want := range map[mad.ServiceID]string{
-		0x01111C06: "UDP/7174", 0x013F0001: "IB/1", 0x00020001: "IPoIB/1", 0x09991C06: "0x0000000009991c06", 1 << 40: "0x0000010000000000",
+		0x01111C06: "UDP/7174", 0x013F0001: "IB/1", 0x00020001: "IPoIB/1", 0x09991C06: "0x0000000009991c06",
+		1 << 40: "0x0000010000000000",
 	} {
 		if s.String() != want {
 			t.Errorf("%#x is %v, want %s", uint64(s), s, want)
@@ -293,7 +304,8 @@ func TestNames(t *testing.T) {
 	if s := mad.Attribute(0x0F).String(); s != "attribute 0x000f" {
 		t.Errorf("attribute 15 is %s", s)
 	}
-	for m, want := range map[mad.Method]bool{mad.MethodGet: false, mad.MethodSend: false, mad.MethodGetResp: true, mad.MethodReportResp: true, mad.MethodTrapRepress: true} {
+	for m, want := range map[mad.Method]bool{mad.MethodGet: false, mad.MethodSend: false,
+		mad.MethodGetResp: true, mad.MethodReportResp: true, mad.MethodTrapRepress: true} {
 		if m.Response() != want {
 			t.Errorf("method %02x is a response: %v", uint8(m), !want)
 		}
@@ -331,8 +343,8 @@ func TestNoAllocs(t *testing.T) {
 // TestHeader pins the offsets of the common header.
 func TestHeader(t *testing.T) {
 	h := mad.Header{
-		BaseVersion: 1, Class: 2, ClassVersion: 3, Method: 4, Status: 0x0506, ClassSpecific: 0x0708, TID: 0x090A0B0C0D0E0F10,
-		Attribute: 0x1112, Reserved: 0x1314, Modifier: 0x15161718,
+		BaseVersion: 1, Class: 2, ClassVersion: 3, Method: 4, Status: 0x0506, ClassSpecific: 0x0708,
+		TID: 0x090A0B0C0D0E0F10, Attribute: 0x1112, Reserved: 0x1314, Modifier: 0x15161718,
 	}
 	var b [mad.Bytes]byte
 	d := h.Put(&b)

@@ -45,8 +45,7 @@ const (
 	MethodReportResp  Method = 0x86
 )
 
-// Response reports whether the method is an answer, which must not be
-// answered.
+// Response reports whether the method is an answer, which must not be answered.
 func (m Method) Response() bool { return m&0x80 != 0 || m == MethodTrapRepress }
 
 // Status is the result in an answer (IBTA 13.4.7).

@@ -41,8 +41,7 @@ func NewServiceID(p PortSpace, port uint16) ServiceID {
 	return ServiceID(p)<<16 | ServiceID(port)
 }
 
-// Split returns port space and port, and whether the service ID has the form
-// of RDMA-CM's.
+// Split returns port space and port, and whether the service ID has the form of RDMA-CM's.
 func (s ServiceID) Split() (p PortSpace, port uint16, ok bool) {
 	return PortSpace(s >> 16), uint16(s), s>>32 == 0
 }

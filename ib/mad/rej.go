@@ -117,8 +117,7 @@ func (m *REJ) Decode(b *Data) {
 	m.Private = b[12+InfoBytes:]
 }
 
-// Put writes a REJ; additional information and private data are filled up with
-// zeros.
+// Put writes a REJ; additional information and private data are filled up with zeros.
 func (m *REJ) Put(b *Data) error {
 	c := checker{message: AttrREJ}
 	c.bits("rejected message", uint64(m.Rejected), 2)

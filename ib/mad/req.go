@@ -21,8 +21,7 @@ const (
 	TransportExtended TransportType = 3
 )
 
-// REQ asks for a connection (IBTA 12.6.5). "Local" is the sender's side,
-// "remote" the receiver's.
+// REQ asks for a connection (IBTA 12.6.5). "Local" is the sender's side, "remote" the receiver's.
 type REQ struct {
 	LocalCommID CommID
 	VendorID    uint32 // 24 bits, with [Header.Modifier] for enhanced connection establishment; otherwise 0

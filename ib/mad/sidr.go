@@ -96,8 +96,7 @@ func (m *SIDRRep) Decode(b *Data) {
 	m.Private = b[24+InfoBytes:]
 }
 
-// Put writes a SIDR_REP; additional information and private data are filled up
-// with zeros.
+// Put writes a SIDR_REP; additional information and private data are filled up with zeros.
 func (m *SIDRRep) Put(b *Data) error {
 	c := checker{message: AttrSIDRRep}
 	c.bits("vendor ID", uint64(m.VendorID), 24)

@@ -8,7 +8,8 @@ import (
 )
 
 func TestUnserved(t *testing.T) {
-	get := Header{BaseVersion: 1, Class: ClassPerf, ClassVersion: 1, Method: MethodGet, TID: 77, Attribute: AttrClassPortInfo, Modifier: 5}
+	get := Header{BaseVersion: 1, Class: ClassPerf, ClassVersion: 1, Method: MethodGet, TID: 77,
+		Attribute: AttrClassPortInfo, Modifier: 5}
 	for _, c := range []struct {
 		name   string
 		change func(h *Header)

@@ -15,15 +15,19 @@ import (
 func frames() []Frame {
 	all := []Frame{
 		{Tagged: true, VLAN: 12, Priority: 5, HopLimit: 9, Ident: 77, DF: true,
-			Flow: ib.Flow{Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("192.0.2.2"), SrcPort: 50000, DstPort: ib.UDPPort}},
+			Flow: ib.Flow{Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("192.0.2.2"),
+				SrcPort: 50000, DstPort: ib.UDPPort}},
 		{HopLimit: 3, More: true, Options: []IPv4Option{{Type: 1}, {Type: 7, Data: make([]byte, 3)}},
-			Flow: ib.Flow{Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("192.0.2.2"), SrcPort: 1, DstPort: 2}},
+			Flow: ib.Flow{Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("192.0.2.2"),
+				SrcPort: 1, DstPort: 2}},
 		{HopLimit: 64,
-			Flow: ib.Flow{Src: netip.MustParseAddr("2001:db8::1"), Dst: netip.MustParseAddr("2001:db8::2"), SrcPort: 50000, DstPort: ib.UDPPort}},
+			Flow: ib.Flow{Src: netip.MustParseAddr("2001:db8::1"), Dst: netip.MustParseAddr("2001:db8::2"),
+				SrcPort: 50000, DstPort: ib.UDPPort}},
 	}
 	for i := range all {
 		f := &all[i]
-		f.SrcMAC, f.DstMAC, f.Payload = net.HardwareAddr{2, 0, 0, 0, 0, 1}, net.HardwareAddr{2, 0, 0, 0, 0, 2}, bytes.Repeat([]byte{0xA5}, 40+i)
+		f.SrcMAC, f.DstMAC, f.Payload = net.HardwareAddr{2, 0, 0, 0, 0, 1},
+			net.HardwareAddr{2, 0, 0, 0, 0, 2}, bytes.Repeat([]byte{0xA5}, 40+i)
 	}
 	return all
 }
@@ -47,7 +51,8 @@ func TestRoundTrip(t *testing.T) {
 		require.EqualValues(t, i, at.UnixMicro())
 		require.NoError(t, p.Err)
 		require.Equal(t, built[i].Data, p.Data)
-		require.Equal(t, []any{f.SrcMAC, f.DstMAC, f.Tagged, f.VLAN, f.Priority}, []any{p.SrcMAC, p.DstMAC, p.Tagged, p.VLAN, p.Priority})
+		require.Equal(t, []any{f.SrcMAC, f.DstMAC, f.Tagged, f.VLAN, f.Priority},
+			[]any{p.SrcMAC, p.DstMAC, p.Tagged, p.VLAN, p.Priority})
 		require.Equal(t, []any{f.HopLimit, f.Ident, f.DF, f.More}, []any{p.HopLimit, p.Ident, p.DF, p.More})
 		if f.More {
 			continue // the decoder takes a fragment no further apart

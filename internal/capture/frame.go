@@ -76,7 +76,8 @@ func (f *Frame) ipv4() *layers.IPv4 {
 		ip.Flags |= layers.IPv4MoreFragments
 	}
 	for _, o := range f.Options {
-		ip.Options = append(ip.Options, layers.IPv4Option{OptionType: o.Type, OptionLength: uint8(len(o.Data) + 2), OptionData: o.Data})
+		ip.Options = append(ip.Options,
+			layers.IPv4Option{OptionType: o.Type, OptionLength: uint8(len(o.Data) + 2), OptionData: o.Data})
 	}
 	return ip
 }

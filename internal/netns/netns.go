@@ -1,6 +1,5 @@
-// Package netns makes network namespaces without names, which end with the last
-// socket and process in them and with [Namespace.Close], and enters those that there
-// are. It needs root.
+// Package netns makes network namespaces without names, which end with the last socket and process
+// in them and with [Namespace.Close], and enters those that there are. It needs root.
 //
 // # Concurrency
 //
@@ -46,9 +45,8 @@ func Open(path string) (*Namespace, error) {
 	return &Namespace{f}, nil
 }
 
-// Do runs f on a thread that is in the namespace; sockets that it opens and
-// commands that it starts stay there, goroutines do not. f may end by
-// runtime.Goexit.
+// Do runs f on a thread that is in the namespace; sockets that it opens and commands that it starts
+// stay there, goroutines do not. f may end by runtime.Goexit.
 func (n *Namespace) Do(f func()) error {
 	return onThread(func() error {
 		if err := unix.Setns(int(n.file.Fd()), unix.CLONE_NEWNET); err != nil {

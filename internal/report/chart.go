@@ -18,8 +18,7 @@ const (
 	tickLine     = 14
 )
 
-// colors are those of Okabe and Ito, which colour-blind readers can tell
-// apart.
+// colors are those of Okabe and Ito, which colour-blind readers can tell apart.
 var colors = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#555555"}
 
 // Series is one line of a chart.
@@ -104,7 +103,8 @@ func (f *frame) series(s *Series, x, y *axis, color string) {
 	if s.Dashed {
 		dash = ` stroke-dasharray="5 3"`
 	}
-	f.printf(`<path d="%s" fill="none" stroke="%s" stroke-width="1.5" stroke-linejoin="round"%s/>`, d.String(), color, dash)
+	f.printf(`<path d="%s" fill="none" stroke="%s" stroke-width="1.5" stroke-linejoin="round"%s/>`,
+		d.String(), color, dash)
 }
 
 // Bars is a chart of groups of bars, one bar of each series in a group.

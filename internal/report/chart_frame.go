@@ -15,7 +15,8 @@ type frame struct {
 
 func newFrame(title string, w int) *frame {
 	f := &frame{width: float64(w), top: marginTop}
-	f.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="sans-serif" font-size="12">`, w, height, w, height)
+	f.printf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="sans-serif" font-size="12">`,
+		w, height, w, height)
 	f.printf(`<rect width="%d" height="%d" fill="#ffffff"/>`, w, height)
 	f.text(f.width/2, 22, "middle", ` font-size="14" font-weight="bold"`, title)
 	return f

@@ -78,7 +78,8 @@ func TestTicks(t *testing.T) {
 
 func TestNumber(t *testing.T) {
 	for v, want := range map[float64]string{
-		0: "0", 0.25: "0.25", 40: "40", 1500: "1500", 2000: "2k", 65536: "65.536k", 1.5e6: "1.5M", 3e9: "3G", -20000: "-20k",
+		0: "0", 0.25: "0.25", 40: "40", 1500: "1500", 2000: "2k", 65536: "65.536k", 1.5e6: "1.5M",
+		3e9: "3G", -20000: "-20k",
 	} {
 		require.Equal(t, want, number(v))
 	}

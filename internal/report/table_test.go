@@ -24,7 +24,8 @@ func TestTable(t *testing.T) {
 }
 
 func TestNumberOf(t *testing.T) {
-	if got := NumberOf(1, "row") + ", " + NumberOf(0, "row") + ", " + NumberOf(2, "check"); got != "1 row, 0 rows, 2 checks" {
+	if got := NumberOf(1, "row") + ", " + NumberOf(0, "row") + ", " + NumberOf(2, "check"); got !=
+		"1 row, 0 rows, 2 checks" {
 		t.Error(got)
 	}
 }

@@ -57,12 +57,14 @@ func (c Coverage) all() string {
 }
 
 func (c Coverage) String() string {
-	return fmt.Sprintf("%s: %d states, %.3g schedules of up to %d actions, %v", c.all(), c.States, c.Schedules, c.Depth, c.Took.Round(time.Millisecond))
+	return fmt.Sprintf("%s: %d states, %.3g schedules of up to %d actions, %v", c.all(), c.States,
+		c.Schedules, c.Depth, c.Took.Round(time.Millisecond))
 }
 
 // Row returns the last columns of a table: depth, states, schedules, time, and whether that is all.
 func (c Coverage) Row() string {
-	return fmt.Sprintf("%d | %d | %.2g | %v | %s |\n", c.Depth, c.States, c.Schedules, c.Took.Round(10*time.Millisecond), c.all())
+	return fmt.Sprintf("%d | %d | %.2g | %v | %s |\n", c.Depth, c.States, c.Schedules,
+		c.Took.Round(10*time.Millisecond), c.all())
 }
 
 // Violation is a schedule that breaks a rule.
@@ -89,7 +91,8 @@ func Explore[A fmt.Stringer, W World[A]](begin func(log io.Writer) W, most int) 
 	w := begin(nil)
 	n, v := s.visit(w)
 	end(w)
-	return Coverage{Programs: 1, States: len(s.met), Schedules: n, Depth: s.depth, Cut: s.cut, Took: time.Since(start)}, v
+	return Coverage{Programs: 1, States: len(s.met), Schedules: n, Depth: s.depth, Cut: s.cut, Took: time.Since(start)},
+		v
 }
 
 type search[A fmt.Stringer, W World[A]] struct {

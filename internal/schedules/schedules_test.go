@@ -101,11 +101,14 @@ func TestState(t *testing.T) {
 	}
 	rules := Rules{
 		Skip: map[string]bool{"outer.scratch": true}, Times: map[string]int64{"outer.at": 5},
-		When: map[string]func(reflect.Value) bool{"outer.unset": func(v reflect.Value) bool { return v.FieldByName("set").Bool() }},
+		When: map[string]func(reflect.Value) bool{
+			"outer.unset": func(v reflect.Value) bool { return v.FieldByName("set").Bool() },
+		},
 	}
 	sum := func(now int64, change func(*outer)) uint64 {
 		a, b := &inner{1}, &inner{2}
-		o := &outer{at: now - 3, unset: now, m: map[string]*inner{"b": b, "a": a}, list: []*inner{a, b}, scratch: int(now)}
+		o := &outer{at: now - 3, unset: now, m: map[string]*inner{"b": b, "a": a}, list: []*inner{a, b},
+			scratch: int(now)}
 		if change != nil {
 			change(o)
 		}
@@ -119,8 +122,9 @@ func TestState(t *testing.T) {
 	}
 	require.Equal(t, sum(100, func(o *outer) { o.at = 95 }), sum(100, func(o *outer) { o.at = 7 }), "both long ago")
 	for i, change := range []func(*outer){
-		func(o *outer) { o.at++ }, func(o *outer) { o.set = true }, func(o *outer) { o.m["a"].n++ }, func(o *outer) { o.list[0] = &inner{1} },
-		func(o *outer) { o.raw[1] = 1 }, func(o *outer) { o.m["c"] = nil }, func(o *outer) { o.list = o.list[:1] },
+		func(o *outer) { o.at++ }, func(o *outer) { o.set = true }, func(o *outer) { o.m["a"].n++ },
+		func(o *outer) { o.list[0] = &inner{1} }, func(o *outer) { o.raw[1] = 1 },
+		func(o *outer) { o.m["c"] = nil }, func(o *outer) { o.list = o.list[:1] },
 	} {
 		require.NotEqual(t, same, sum(100, change), "%d", i)
 	}

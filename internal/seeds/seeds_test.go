@@ -33,7 +33,8 @@ func TestRun(t *testing.T) {
 				got = append(got, strings.TrimSpace(s))
 			}
 		}
-		if !slices.Equal(got, strings.Fields(tc.seeds)) || (err != nil) != tc.fails || !strings.Contains(string(out), tc.says) {
+		if !slices.Equal(got, strings.Fields(tc.seeds)) || (err != nil) != tc.fails ||
+			!strings.Contains(string(out), tc.says) {
 			t.Errorf("%q: seeds %v, %v\n%s", tc.flags, got, err, out)
 		}
 	}

@@ -78,7 +78,8 @@ func (h *half) repeated(r *record, p *pcap.Packet, info *ib.OpcodeInfo, n *Note)
 		n.Cause = h.cause
 		h.again++
 		h.unGap(p.PSN)
-		if f := h.nak.find; f != nil && h.cause == CauseNAK && h.nak.resentAt != 0 && h.nak.psn == f.PSN && p.PSN == h.nak.then {
+		if f := h.nak.find; f != nil && h.cause == CauseNAK && h.nak.resentAt != 0 && h.nak.psn == f.PSN &&
+			p.PSN == h.nak.then {
 			f.followed = true
 		}
 		if h.pending != nil {
@@ -127,7 +128,8 @@ func (h *half) repeated(r *record, p *pcap.Packet, info *ib.OpcodeInfo, n *Note)
 		f.is(LostAtomicAck, Reordered)
 		this := see(p)
 		f.what = func(*Finding) string {
-			return fmt.Sprintf("The answer to the atomic with PSN %d is missing before packet %d, which answers something later. %s repeated the atomic in packet %d.", this.PSN, over, h.requester(), this.Frame)
+			return fmt.Sprintf("The answer to the atomic with PSN %d is missing before packet %d, which answers something later. %s repeated the atomic in packet %d.",
+				this.PSN, over, h.requester(), this.Frame)
 		}
 		n.Cause = CauseGap
 	case !h.atRequester() && h.doubled(r, p):
@@ -307,7 +309,8 @@ func (h *half) silent(r *record, p *pcap.Packet, info *ib.OpcodeInfo) {
 		r.find.add(p.Frame)
 		return
 	}
-	h.pending = &silence{psn: p.PSN, rec: *r, frames: []int{r.last, p.Frame}, at: p.AtNs, first: r.lastAt, op: r.op, resent: 1, tail: h.next, whole: h.cur == nil, pause: h.pause}
+	h.pending = &silence{psn: p.PSN, rec: *r, frames: []int{r.last, p.Frame}, at: p.AtNs, first: r.lastAt,
+		op: r.op, resent: 1, tail: h.next, whole: h.cur == nil, pause: h.pause}
 }
 
 // answeredBefore handles a request that is sent again though its answer is in the capture.

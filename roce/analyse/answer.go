@@ -138,7 +138,8 @@ func (h *half) oldAck(p *pcap.Packet, n *Note) {
 		was := h.last.frame
 		this := see(p)
 		f.what = func(f *Finding) string {
-			return fmt.Sprintf("The acknowledgement of PSN %d in packet %d came once more in packet %d, though no request was sent again here.", this.PSN, was, this.Frame)
+			return fmt.Sprintf("The acknowledgement of PSN %d in packet %d came once more in packet %d, though no request was sent again here.",
+				this.PSN, was, this.Frame)
 		}
 		if !same {
 			f.is(DuplicateAck, DuplicateRequest)
@@ -157,7 +158,8 @@ func (h *half) oldAck(p *pcap.Packet, n *Note) {
 		f := h.findBack(Reordered, p.PSN, p.Frame, was)
 		this := see(p)
 		f.what = func(*Finding) string {
-			return fmt.Sprintf("The acknowledgement of PSN %d in packet %d was overtaken by a later one in packet %d. That does no harm.", this.PSN, this.Frame, was)
+			return fmt.Sprintf("The acknowledgement of PSN %d in packet %d was overtaken by a later one in packet %d. That does no harm.",
+				this.PSN, this.Frame, was)
 		}
 	}
 }

@@ -35,7 +35,8 @@ func (h *half) blackhole() {
 	if small == 0 && h.c.ex != nil && h.c.ends[1].Known {
 		small = cmBytes
 	}
-	if r.times < vanishes || r.opcode.Info().Op == ib.OpRead || small == 0 || r.wire < small+headroom || r.wire < shortest || h.fullBytes() == 0 {
+	if r.times < vanishes || r.opcode.Info().Op == ib.OpRead || small == 0 || r.wire < small+headroom ||
+		r.wire < shortest || h.fullBytes() == 0 {
 		return
 	}
 	f := h.find(PMTUBlackhole, r.psn, r.frame, r.last)
@@ -94,7 +95,8 @@ func (h *half) blackholeBefore() {
 	h.explainedBy(f)
 	op, n := r.opcode, int(r.times)
 	f.what = func(f *Finding) string {
-		return fmt.Sprintf("The %v of %s came %s, and what it sends before it, packets of full size, never did: something on the way here drops long packets.", op, h.requester(), often(n))
+		return fmt.Sprintf("The %v of %s came %s, and what it sends before it, packets of full size, never did: something on the way here drops long packets.",
+			op, h.requester(), often(n))
 	}
 }
 

@@ -23,8 +23,9 @@ func traffic(seed uint64, n, conns int, wild bool) []pcap.Packet {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	a, b := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 	next := make([]ib.PSN, conns)
-	ops := []ib.Opcode{ib.RCSendOnly, ib.RCWriteFirst, ib.RCWriteMiddle, ib.RCWriteLast, ib.RCReadRequest, ib.RCReadRespFirst, ib.RCReadRespMiddle,
-		ib.RCReadRespLast, ib.RCReadRespOnly, ib.RCAcknowledge, ib.RCAtomicAck, ib.RCFetchAdd, ib.CNP, ib.UDSendOnly, ib.UCSendOnly, ib.RCFlush}
+	ops := []ib.Opcode{ib.RCSendOnly, ib.RCWriteFirst, ib.RCWriteMiddle, ib.RCWriteLast, ib.RCReadRequest,
+		ib.RCReadRespFirst, ib.RCReadRespMiddle, ib.RCReadRespLast, ib.RCReadRespOnly, ib.RCAcknowledge,
+		ib.RCAtomicAck, ib.RCFetchAdd, ib.CNP, ib.UDSendOnly, ib.UCSendOnly, ib.RCFlush}
 	var all []pcap.Packet
 	for i := range n {
 		c := rng.IntN(conns)
@@ -73,7 +74,8 @@ func TestLinear(t *testing.T) {
 		conns int
 		wild  bool
 		each  int64 // steps a packet at most
-	}{{"one connection", 1, false, 20}, {"a thousand", 1000, false, 40}, {"nonsense", 1, true, 900}, {"nonsense on many", 100, true, 900}} {
+	}{{"one connection", 1, false, 20}, {"a thousand", 1000, false, 40}, {"nonsense", 1, true, 900},
+		{"nonsense on many", 100, true, 900}} {
 		var steps [2]float64
 		for i, n := range []int{5_000, 20_000} {
 			steps[i] = float64(analyseAll(traffic(1, n, c.conns, c.wild), analyse.Options{}).Steps) / float64(n)
@@ -161,7 +163,8 @@ func TestRandomLoss(t *testing.T) {
 			for _, f := range r.Findings {
 				found++
 				switch f.Kind {
-				case analyse.LostRequest, analyse.LostReadRequest, analyse.LostReadResponse, analyse.LostAck, analyse.LostAtomicAck:
+				case analyse.LostRequest, analyse.LostReadRequest, analyse.LostReadResponse, analyse.LostAck,
+					analyse.LostAtomicAck:
 				case analyse.DuplicateRequest, analyse.Reordered, analyse.LateAck:
 					odd++
 					t.Logf("seed %d, %v: %s: %s", seed, v, line(f), f.Text)
@@ -181,7 +184,8 @@ func TestRandomLoss(t *testing.T) {
 
 // Limits hold, and what they left out is counted.
 func TestLimits(t *testing.T) {
-	r := analyseAll(traffic(3, 50_000, 500, true), analyse.Options{MaxConnections: 10, MaxRecords: 1000, MaxFindings: 7})
+	r := analyseAll(traffic(3, 50_000, 500, true),
+		analyse.Options{MaxConnections: 10, MaxRecords: 1000, MaxFindings: 7})
 	require.LessOrEqual(t, len(r.Connections), 10)
 	require.NotZero(t, r.MoreConnections)
 	require.LessOrEqual(t, len(r.Findings), 7)
@@ -218,9 +222,14 @@ func FuzzAnalyse(f *testing.F) {
 		}
 		all := traffic(seed, 300, 1+int(seed%5), true)
 		check(analyseAll(all, analyse.Options{}), 300)
-		loss := analyse.Loss{Requester: analyse.Endpoint{Addr: all[0].Flow.Src}, Responder: analyse.Endpoint{Addr: all[0].Flow.Dst, QPN: 100}, PSN: ib.PSN(seed % 300), Response: seed%2 == 0}
-		known := analyse.Known{Ends: [2]analyse.Endpoint{loss.Requester, loss.Responder}, MTU: 1024, Tries: [2]int{2, 2}}
-		r := analyseAll(all, analyse.Options{Recall: 50, Conduct: &analyse.Conduct{Losses: []analyse.Loss{loss}, Connections: []analyse.Known{known}}})
+		loss := analyse.Loss{Requester: analyse.Endpoint{Addr: all[0].Flow.Src}, Responder: analyse.Endpoint{
+			Addr: all[0].Flow.Dst, QPN: 100,
+		}, PSN: ib.PSN(seed % 300), Response: seed%2 == 0}
+		known := analyse.Known{Ends: [2]analyse.Endpoint{loss.Requester, loss.Responder}, MTU: 1024,
+			Tries: [2]int{2, 2}}
+		r := analyseAll(all, analyse.Options{Recall: 50, Conduct: &analyse.Conduct{
+			Losses: []analyse.Loss{loss}, Connections: []analyse.Known{known},
+		}})
 		check(r, 300)
 		require.Len(t, r.Repairs, 1)
 		if x := r.Exhausted(all[0].Flow.Src, all[0].Flow.Dst); x != nil {

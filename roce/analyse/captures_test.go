@@ -60,14 +60,17 @@ func TestCaptures(t *testing.T) {
 		r := read(t, path, analyse.Options{})
 		fmt.Fprintf(&b, "%s: %d packets\n", filepath.Base(path), r.Packets)
 		for _, c := range r.Connections {
-			fmt.Fprintf(&b, "  %s %v %v - %v %v MTU %d\n", c.Transport, c.Ends[0].Addr, c.Ends[0].QPN, c.Ends[1].Addr, c.Ends[1].QPN, c.MTU)
+			fmt.Fprintf(&b, "  %s %v %v - %v %v MTU %d\n", c.Transport, c.Ends[0].Addr, c.Ends[0].QPN,
+				c.Ends[1].Addr, c.Ends[1].QPN, c.MTU)
 			for i, w := range c.Ways {
 				for _, k := range kindsOf(w) {
 					o := w.Operations[k]
-					fmt.Fprintf(&b, "    end %d: %s: %d begun, %d completed, %d bytes\n", i, k, o.Begun, o.Completed, o.Bytes)
+					fmt.Fprintf(&b, "    end %d: %s: %d begun, %d completed, %d bytes\n", i, k, o.Begun,
+						o.Completed, o.Bytes)
 				}
 				if w.Again+w.Missing > 0 {
-					fmt.Fprintf(&b, "    end %d: %d again, %d sequence NAKs, %d timeouts, %d missing\n", i, w.Again, w.Sequence, w.Timeouts, w.Missing)
+					fmt.Fprintf(&b, "    end %d: %d again, %d sequence NAKs, %d timeouts, %d missing\n", i,
+						w.Again, w.Sequence, w.Timeouts, w.Missing)
 				}
 			}
 		}
@@ -79,7 +82,8 @@ func TestCaptures(t *testing.T) {
 }
 
 func kindsOf(w analyse.Way) (all []string) {
-	for _, k := range []string{"SEND", "SEND with immediate", "SEND with invalidate", "WRITE", "WRITE with immediate", "READ", "CMP_SWAP", "FETCH_ADD", "ATOMIC WRITE", "FLUSH"} {
+	for _, k := range []string{"SEND", "SEND with immediate", "SEND with invalidate", "WRITE",
+		"WRITE with immediate", "READ", "CMP_SWAP", "FETCH_ADD", "ATOMIC WRITE", "FLUSH"} {
 		if w.Operations[k] != nil {
 			all = append(all, k)
 		}
@@ -90,7 +94,8 @@ func kindsOf(w analyse.Way) (all []string) {
 // golden compares with a file of testdata.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
-	got = regexp.MustCompile(`( at |\(|From | to |is for )0x[0-9a-f]+`).ReplaceAllString(got, "${1}0xADDRESS") // memory is where it is
+	// Memory is where it is.
+	got = regexp.MustCompile(`( at |\(|From | to |is for )0x[0-9a-f]+`).ReplaceAllString(got, "${1}0xADDRESS")
 	path := filepath.Join("testdata", name)
 	if *update {
 		require.NoError(t, os.MkdirAll("testdata", 0o755))

@@ -214,7 +214,8 @@ func (x *exchange) take(a *Analyser, p *pcap.Packet, attr mad.Attribute, d *mad.
 			f := a.keep(a.newFinding(CMRejected, ib.QPNGSI, p.PSN, p.Frame))
 			f.conn = x.c
 			f.what = func(*Finding) string {
-				return fmt.Sprintf("%v refused the request for a datagram service (%v) in packet %d: %v.", p.Flow.Src, x.service, f.Frames[0], s.Status)
+				return fmt.Sprintf("%v refused the request for a datagram service (%v) in packet %d: %v.",
+					p.Flow.Src, x.service, f.Frames[0], s.Status)
 			}
 		}
 	default:
@@ -279,7 +280,8 @@ func (x *exchange) refusal(a *Analyser, p *pcap.Packet, d *mad.Data) {
 	}
 	src := p.Flow.Src
 	f.what = func(f *Finding) string {
-		s := fmt.Sprintf("%v refused the connection (service %v) in packet %d: %v.", src, x.service, f.Frames[0], m.Reason)
+		s := fmt.Sprintf("%v refused the connection (service %v) in packet %d: %v.", src, x.service,
+			f.Frames[0], m.Reason)
 		switch m.Reason {
 		case mad.RejectTimeout:
 			s += " It had no answer for so long that it gave up."
@@ -320,7 +322,9 @@ func (x *exchange) repeated(a *Analyser, p *pcap.Packet, attr mad.Attribute, m *
 		f := a.keep(a.newFinding(DuplicateRequest, ib.QPNGSI, p.PSN, p.Frame, was))
 		f.conn = x.c
 		f.what = func(*Finding) string {
-			return fmt.Sprintf("The %v in packet %d is that of packet %d once more, %v later: the network has doubled it.", attr, f.Frames[0], was, time.Duration(since))
+			return fmt.Sprintf(
+				"The %v in packet %d is that of packet %d once more, %v later: the network has doubled it.",
+				attr, f.Frames[0], was, time.Duration(since))
 		}
 		return
 	}
@@ -349,13 +353,15 @@ func (x *exchange) repeated(a *Analyser, p *pcap.Packet, attr mad.Attribute, m *
 		m.find = a.keep(a.newFinding(CMLost, ib.QPNGSI, p.PSN, answer.last, p.Frame))
 		first := answer.last
 		m.find.what = func(*Finding) string {
-			return fmt.Sprintf("The %v in packet %d did not reach %v, which sent its %v again after %v (packet %d).", back, first, src, attr, time.Duration(since), m.find.Frames[1])
+			return fmt.Sprintf("The %v in packet %d did not reach %v, which sent its %v again after %v (packet %d).",
+				back, first, src, attr, time.Duration(since), m.find.Frames[1])
 		}
 	} else {
 		m.find = a.keep(a.newFinding(CMLost, ib.QPNGSI, p.PSN, was, p.Frame))
 		m.find.Certain = false
 		m.find.what = func(*Finding) string {
-			return fmt.Sprintf("%v had no answer to its %v in packet %d, and sent it again after %v (packet %d): it, or the %v of %v, was lost, or %v took so long.", src, attr, was, time.Duration(since), m.find.Frames[1], back, dst, dst)
+			return fmt.Sprintf("%v had no answer to its %v in packet %d, and sent it again after %v (packet %d): it, or the %v of %v, was lost, or %v took so long.",
+				src, attr, was, time.Duration(since), m.find.Frames[1], back, dst, dst)
 		}
 	}
 	m.find.conn = x.c
@@ -373,7 +379,8 @@ func (x *exchange) noRTU(a *Analyser) {
 	f := a.keep(a.newFinding(CMLost, ib.QPNGSI, 0, x.dataAt))
 	f.conn, f.Certain = x.c, false
 	f.what = func(f *Finding) string {
-		return fmt.Sprintf("%v took the REP in packet %d, for it sends requests in packet %d, and its RTU is not in the capture: it was lost on the way here. Nobody misses it: requests say the same.", x.from, rep, f.Frames[0])
+		return fmt.Sprintf("%v took the REP in packet %d, for it sends requests in packet %d, and its RTU is not in the capture: it was lost on the way here. Nobody misses it: requests say the same.",
+			x.from, rep, f.Frames[0])
 	}
 }
 
@@ -390,7 +397,8 @@ func (x *exchange) noAnswer(a *Analyser) {
 	f := a.keep(a.newFinding(CMLost, ib.QPNGSI, 0, rep.frame))
 	f.conn, f.Certain = x.c, false
 	f.what = func(f *Finding) string {
-		return fmt.Sprintf("The REP in packet %d had no RTU, and %v sent no request: one of the two messages was lost, or %v has given up.", f.Frames[0], x.from, x.from)
+		return fmt.Sprintf("The REP in packet %d had no RTU, and %v sent no request: one of the two messages was lost, or %v has given up.",
+			f.Frames[0], x.from, x.from)
 	}
 }
 
@@ -402,11 +410,13 @@ func (x *exchange) end(a *Analyser) (silentPeer netip.Addr, asked *cmMessage) {
 		from int
 	}{{mad.AttrREQ, 0}, {mad.AttrDREQ, 0}, {mad.AttrDREQ, 1}, {mad.AttrSIDRReq, 0}} {
 		ask, m := q.ask, x.message(q.ask, q.from)
-		if m.times == 0 || x.message(answerTo[ask], 1-q.from).times > 0 || ask != mad.AttrDREQ && (x.rejected || x.request(mad.AttrMRA).times > 0) {
+		if m.times == 0 || x.message(answerTo[ask], 1-q.from).times > 0 ||
+			ask != mad.AttrDREQ && (x.rejected || x.request(mad.AttrMRA).times > 0) {
 			continue
 		}
 		peer := [2]netip.Addr{x.to, x.from}[q.from]
-		if h := a.hosts[peer]; (h == nil || h.heardFrame == 0) && (ask == mad.AttrDREQ || x.request(mad.AttrRTU).times > 0) {
+		if h := a.hosts[peer]; (h == nil || h.heardFrame == 0) &&
+			(ask == mad.AttrDREQ || x.request(mad.AttrRTU).times > 0) {
 			continue // it has answered before, so that the capture lacks what it sends
 		}
 		waited := a.now - m.at
@@ -419,7 +429,8 @@ func (x *exchange) end(a *Analyser) (silentPeer netip.Addr, asked *cmMessage) {
 			m.find.conn, m.find.Certain = x.c, false
 			first := m.frame
 			m.find.what = func(*Finding) string {
-				s := fmt.Sprintf("The %v in packet %d to %v had no answer until the end of the capture, %v later.", ask, first, peer, time.Duration(waited))
+				s := fmt.Sprintf("The %v in packet %d to %v had no answer until the end of the capture, %v later.", ask,
+					first, peer, time.Duration(waited))
 				if !long {
 					s += " The capture may have ended too soon."
 				}

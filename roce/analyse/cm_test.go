@@ -36,7 +36,8 @@ type cmScene struct {
 // nth makes host h lose the nth datagram to queue pair 1.
 func nth(h, n int) func(s *stage.Stage) {
 	return func(s *stage.Stage) {
-		s.Hosts[h].Faults.Add(fault.Rule{Action: fault.Drop, Opcode: ib.UDSendOnly, HasOpcode: true, Every: n, Times: 1})
+		s.Hosts[h].Faults.Add(
+			fault.Rule{Action: fault.Drop, Opcode: ib.UDSendOnly, HasOpcode: true, Every: n, Times: 1})
 	}
 }
 
@@ -51,9 +52,11 @@ func cmScenes() []cmScene {
 		{name: "lost RTU, and data says the same", fault: nth(0, 2), want: [3]string{"", "cm-lost", "cm-lost"}},
 		{name: "lost DREQ", fault: nth(0, 3), want: [3]string{"cm-lost", "", ""}},
 		{name: "lost DREP", fault: nth(1, 2), want: [3]string{"cm-lost", "cm-lost", "cm-lost"}},
-		{name: "lost REJ", fault: nth(1, 1), port: 7001, want: [3]string{"cm-lost cm-rejected", "cm-lost cm-rejected", "cm-lost cm-rejected"}},
+		{name: "lost REJ", fault: nth(1, 1), port: 7001,
+			want: [3]string{"cm-lost cm-rejected", "cm-lost cm-rejected", "cm-lost cm-rejected"}},
 		{name: "slow to accept", slow: 10 * time.Second, want: [3]string{"cm-slow", "cm-slow", "cm-slow"}},
-		{name: "slow to accept, lost MRA", slow: 10 * time.Second, fault: nth(1, 1), want: [3]string{"cm-slow", "cm-lost|cm-slow cm-slow", "cm-slow"}},
+		{name: "slow to accept, lost MRA", slow: 10 * time.Second, fault: nth(1, 1),
+			want: [3]string{"cm-slow", "cm-lost|cm-slow cm-slow", "cm-slow"}},
 		{name: "the peer vanishes", between: func(t *testing.T, s *stage.Stage, c *roce.Conn) {
 			echo(t, c)
 			s.Net.Partition(s.Hosts[0].Addr, s.Hosts[1].Addr, true)
@@ -62,7 +65,8 @@ func cmScenes() []cmScene {
 				_, err = c.Recv(t.Context(), make([]byte, 100))
 			}
 			require.Error(t, err)
-		}, want: [3]string{"peer-gone retry-exceeded|peer-gone", "peer-gone retry-exceeded|peer-gone", "peer-gone retry-exceeded|peer-gone"}},
+		}, want: [3]string{"peer-gone retry-exceeded|peer-gone", "peer-gone retry-exceeded|peer-gone",
+			"peer-gone retry-exceeded|peer-gone"}},
 	}
 }
 
@@ -85,7 +89,9 @@ func idle(t *testing.T, _ *stage.Stage, _ *roce.Conn) {
 func (c *cmScene) play(t *testing.T, s *stage.Stage) {
 	ctx, stop := context.WithCancel(t.Context())
 	wait := func(*roce.ConnRequest) error { time.Sleep(c.slow); return nil } // virtual, too
-	l, err := (&roce.ListenConfig{ConnConfig: roce.ConnConfig{Device: s.Hosts[1].Device, KeepAlive: -1}, Handshake: wait}).ListenAddr(netip.AddrPortFrom(s.Hosts[1].Addr, 7000))
+	l, err := (&roce.ListenConfig{
+		ConnConfig: roce.ConnConfig{Device: s.Hosts[1].Device, KeepAlive: -1}, Handshake: wait,
+	}).ListenAddr(netip.AddrPortFrom(s.Hosts[1].Addr, 7000))
 	require.NoError(t, err)
 	served := make(chan struct{})
 	go func() {
@@ -110,7 +116,8 @@ func (c *cmScene) play(t *testing.T, s *stage.Stage) {
 	if port == 0 {
 		port = 7000
 	}
-	conn, err := (&roce.Dialer{ConnConfig: roce.ConnConfig{Device: s.Hosts[0].Device, KeepAlive: -1}}).DialAddr(ctx, netip.AddrPortFrom(s.Hosts[1].Addr, port))
+	conn, err := (&roce.Dialer{ConnConfig: roce.ConnConfig{Device: s.Hosts[0].Device, KeepAlive: -1}}).DialAddr(ctx,
+		netip.AddrPortFrom(s.Hosts[1].Addr, port))
 	switch {
 	case port != 7000:
 		require.True(t, errors.Is(err, roce.ErrConnRefused), "%v", err)
@@ -160,14 +167,16 @@ func madPacket(t *testing.T, n int, src, dst string, put func(b *mad.Data) error
 	var m [mad.Bytes]byte
 	h := mad.CMHeader(attr, 1)
 	require.NoError(t, put(h.Put(&m)))
-	q := ib.Packet{BTH: ib.BTH{Opcode: ib.UDSendOnly, PKey: ib.PKeyDefault, DestQP: ib.QPNGSI}, DETH: ib.DETH{QKey: ib.QKeyGSI, SrcQP: ib.QPNGSI}}
+	q := ib.Packet{BTH: ib.BTH{Opcode: ib.UDSendOnly, PKey: ib.PKeyDefault, DestQP: ib.QPNGSI},
+		DETH: ib.DETH{QKey: ib.QKeyGSI, SrcQP: ib.QPNGSI}}
 	body := make([]byte, ib.BTHBytes+ib.DETHBytes)
 	q.PutHeaders(body)
 	body = append(append(body, m[:]...), 0, 0, 0, 0)
 	flow := ib.Flow{Src: netip.MustParseAddr(src), Dst: netip.MustParseAddr(dst), SrcPort: 50000, DstPort: ib.UDPPort}
 	icrc := ib.NewICRC(flow)
 	ib.PutICRC(body[len(body)-4:], icrc.Checksum(0, body[:len(body)-4]))
-	f := capture.Frame{Flow: flow, DF: true, HopLimit: 64, Payload: body, SrcMAC: make([]byte, 6), DstMAC: make([]byte, 6)}
+	f := capture.Frame{Flow: flow, DF: true, HopLimit: 64, Payload: body, SrcMAC: make([]byte, 6),
+		DstMAC: make([]byte, 6)}
 	b, err := f.Build()
 	require.NoError(t, err)
 	d := &pcap.Decoder{}
@@ -180,8 +189,10 @@ func madPacket(t *testing.T, n int, src, dst string, put func(b *mad.Data) error
 // A peer that still has the connection before this one says so.
 func TestStaleConnection(t *testing.T) {
 	a := analyse.New(analyse.Options{})
-	a.Add(madPacket(t, 1, "192.0.2.1", "192.0.2.2", (&mad.REQ{LocalCommID: 7, QPN: 17, MTU: ib.MTU1024}).Put, mad.AttrREQ))
-	a.Add(madPacket(t, 2, "192.0.2.2", "192.0.2.1", (&mad.REJ{RemoteCommID: 7, Reason: mad.RejectStaleConnection}).Put, mad.AttrREJ))
+	a.Add(madPacket(t, 1, "192.0.2.1", "192.0.2.2",
+		(&mad.REQ{LocalCommID: 7, QPN: 17, MTU: ib.MTU1024}).Put, mad.AttrREQ))
+	a.Add(madPacket(t, 2, "192.0.2.2", "192.0.2.1",
+		(&mad.REJ{RemoteCommID: 7, Reason: mad.RejectStaleConnection}).Put, mad.AttrREJ))
 	r := a.Report()
 	require.Equal(t, "stale-connection", kindsFound(r))
 	require.Equal(t, []int{2}, r.Findings[0].Frames)

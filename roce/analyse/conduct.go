@@ -152,7 +152,8 @@ func (a *Analyser) judgeCNP(p *pcap.Packet) {
 	case !p.BECN:
 		a.breach(RuleCNP, p, "packet %d is a CNP without BECN", p.Frame)
 	case p.CNPReserved != [ib.CNPReservedBytes]byte{} || p.PayloadBytes != 0:
-		a.breach(RuleCNP, p, "packet %d is a CNP with more than %d zeros behind the BTH: %x, and %d bytes", p.Frame, ib.CNPReservedBytes, p.CNPReserved, p.PayloadBytes)
+		a.breach(RuleCNP, p, "packet %d is a CNP with more than %d zeros behind the BTH: %x, and %d bytes",
+			p.Frame, ib.CNPReservedBytes, p.CNPReserved, p.PayloadBytes)
 	}
 }
 
@@ -175,7 +176,8 @@ func (c *conduct) request(p *pcap.Packet) {
 	}
 	end := p.PSN.Add(span)
 	if p.Dir == pcap.Out && p.PSN.Diff(c.next) > 0 {
-		c.a.breach(RuleInOrder, p, "packet %d: the requester skipped from PSN %d to %d (%v)", p.Frame, c.next, p.PSN, p.Opcode)
+		c.a.breach(RuleInOrder, p, "packet %d: the requester skipped from PSN %d to %d (%v)", p.Frame, c.next,
+			p.PSN, p.Opcode)
 	}
 	if end.Diff(c.next) > 0 {
 		c.next = end
@@ -249,7 +251,8 @@ func (c *conduct) answer(p *pcap.Packet, info *ib.OpcodeInfo) {
 		// However late the responder comes to run, a NAK is not seen before it is sent.
 		g.naks++
 		if wait := p.AtNs - g.at; wait < int64(g.naks-1-g.anew)*c.a.opt.Conduct.NAKPauseNs && p.PayloadBytes == 0 {
-			c.a.breach(RuleNAKPause, p, "packet %d is NAK number %d of the gap at PSN %d, %d us after that was seen", p.Frame, g.naks, p.PSN, wait/1000)
+			c.a.breach(RuleNAKPause, p, "packet %d is NAK number %d of the gap at PSN %d, %d us after that was seen",
+				p.Frame, g.naks, p.PSN, wait/1000)
 		}
 	case syn.Kind() == ib.SyndromeACK && p.Opcode == ib.RCAcknowledge:
 		if c.answered && p.PSN.Diff(c.lastAck) < 0 {
@@ -257,7 +260,8 @@ func (c *conduct) answer(p *pcap.Packet, info *ib.OpcodeInfo) {
 		}
 		c.executed(p, p.PSN.Next())
 		if p.PSN.Diff(c.next) >= 0 {
-			c.a.breach(RuleACKSent, p, "packet %d acknowledges PSN %d, which has not come: the next one is %d", p.Frame, p.PSN, c.next)
+			c.a.breach(RuleACKSent, p, "packet %d acknowledges PSN %d, which has not come: the next one is %d",
+				p.Frame, p.PSN, c.next)
 		}
 		c.answered, c.lastAck = true, p.PSN
 	}

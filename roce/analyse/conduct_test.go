@@ -16,7 +16,8 @@ import (
 // judged is a connection between A, QP 0x11, and B, QP 0x22.
 var judged = analyse.Known{
 	Ends: [2]analyse.Endpoint{
-		{Addr: netip.MustParseAddr("192.0.2.1"), QPN: 0x11, Known: true}, {Addr: netip.MustParseAddr("192.0.2.2"), QPN: 0x22, Known: true},
+		{Addr: netip.MustParseAddr("192.0.2.1"), QPN: 0x11, Known: true},
+		{Addr: netip.MustParseAddr("192.0.2.2"), QPN: 0x22, Known: true},
 	},
 	FirstPSN: [2]ib.PSN{0xfffffe, 5000},
 	MTU:      1024,
@@ -64,22 +65,32 @@ func TestConduct(t *testing.T) {
 		s    *script
 		want []analyse.Rule
 	}{
-		"in order, and back":          {requester().writes(0xfffffe, 0xffffff, 0, 1).answer(1, nak, 0xffffff).writes(0xffffff, 0, 1, 2), nil},
-		"a PSN is skipped":            {requester().writes(0xfffffe, 0), []analyse.Rule{analyse.RuleInOrder}},
-		"the first PSN is skipped":    {requester().writes(0xffffff), []analyse.Rule{analyse.RuleInOrder}},
-		"what was lost before":        {responder().writes(0xfffffe, 1), nil},
-		"a NAK for the first":         {responder().writes(0xffffff).answer(1, nak, 0xfffffe), nil},
-		"a NAK for the second":        {responder().writes(0xfffffe, 1).answer(1, nak, 0), []analyse.Rule{analyse.RuleNAK}},
-		"a NAK for nothing":           {responder().writes(0xfffffe).answer(1, nak, 0xffffff), []analyse.Rule{analyse.RuleNAK}},
-		"NAKs with pauses":            {responder().writes(0xfffffe, 0).answer(9, nak, 0xffffff).answer(2, nak, 0xffffff).answer(9, nak, 0xffffff), nil},
-		"NAKs without":                {responder().writes(0xfffffe, 0).answer(9, nak, 0xffffff).answer(0, nak, 0xffffff).answer(0, nak, 0xffffff), []analyse.Rule{analyse.RuleNAKPause}},
-		"another's NAKs":              {requester().writes(0xfffffe).answer(0, nak, 7), nil},
-		"ACKs go on":                  {responder().writes(0xfffffe, 0xffffff, 0).answer(1, ack, 0xfffffe).answer(1, ack, 0).answer(1, ack, 0), nil},
-		"an ACK goes back":            {responder().writes(0xfffffe, 0xffffff, 0).answer(1, ack, 0).answer(1, ack, 0xffffff), []analyse.Rule{analyse.RuleACKForward}},
-		"an ACK of what has not come": {responder().writes(0xfffffe).answer(1, ack, 0xffffff), []analyse.Rule{analyse.RuleACKSent}},
+		"in order, and back": {requester().writes(0xfffffe, 0xffffff, 0, 1).answer(1, nak, 0xffffff).
+			writes(0xffffff, 0, 1, 2), nil},
+		"a PSN is skipped":         {requester().writes(0xfffffe, 0), []analyse.Rule{analyse.RuleInOrder}},
+		"the first PSN is skipped": {requester().writes(0xffffff), []analyse.Rule{analyse.RuleInOrder}},
+		"what was lost before":     {responder().writes(0xfffffe, 1), nil},
+		"a NAK for the first":      {responder().writes(0xffffff).answer(1, nak, 0xfffffe), nil},
+		"a NAK for the second": {responder().writes(0xfffffe, 1).answer(1, nak, 0),
+			[]analyse.Rule{analyse.RuleNAK}},
+		"a NAK for nothing": {responder().writes(0xfffffe).answer(1, nak, 0xffffff),
+			[]analyse.Rule{analyse.RuleNAK}},
+		"NAKs with pauses": {responder().writes(0xfffffe, 0).answer(9, nak, 0xffffff).
+			answer(2, nak, 0xffffff).answer(9, nak, 0xffffff), nil},
+		"NAKs without": {responder().writes(0xfffffe, 0).answer(9, nak, 0xffffff).
+			answer(0, nak, 0xffffff).answer(0, nak, 0xffffff), []analyse.Rule{analyse.RuleNAKPause}},
+		"another's NAKs": {requester().writes(0xfffffe).answer(0, nak, 7), nil},
+		"ACKs go on": {responder().writes(0xfffffe, 0xffffff, 0).answer(1, ack, 0xfffffe).
+			answer(1, ack, 0).answer(1, ack, 0), nil},
+		"an ACK goes back": {responder().writes(0xfffffe, 0xffffff, 0).answer(1, ack, 0).
+			answer(1, ack, 0xffffff), []analyse.Rule{analyse.RuleACKForward}},
+		"an ACK of what has not come": {responder().writes(0xfffffe).answer(1, ack, 0xffffff),
+			[]analyse.Rule{analyse.RuleACKSent}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := analyse.New(analyse.Options{Conduct: &analyse.Conduct{Connections: []analyse.Known{judged}, NAKPauseNs: 5000}})
+			a := analyse.New(analyse.Options{
+				Conduct: &analyse.Conduct{Connections: []analyse.Known{judged}, NAKPauseNs: 5000},
+			})
 			for i := range c.s.all {
 				a.Add(&c.s.all[i])
 			}
@@ -129,7 +140,9 @@ func TestConductNAKWhenLostAgain(t *testing.T) {
 			for _, psns := range c.again {
 				s.writes(psns...).answer(1, nak, missing)
 			}
-			a := analyse.New(analyse.Options{Conduct: &analyse.Conduct{Connections: []analyse.Known{judged}, NAKPauseNs: 50e3}})
+			a := analyse.New(analyse.Options{
+				Conduct: &analyse.Conduct{Connections: []analyse.Known{judged}, NAKPauseNs: 50e3},
+			})
 			for i := range s.all {
 				a.Add(&s.all[i])
 			}
@@ -152,14 +165,16 @@ func TestConductTries(t *testing.T) {
 		s    *script
 		want int
 	}{
-		"as often as it may":        {(&script{}).writes(7, 7, 7), 0},
-		"once too often":            {(&script{}).writes(7, 7, 7, 7), 1},
-		"twice":                     {(&script{}).writes(7, 8, 7, 8, 7, 8, 7, 8), 2},
-		"progress gives it back":    {(&script{}).writes(7, 7).answer(1, ack, 6).writes(7, 7, 7), 0},
-		"an old answer does not":    {(&script{}).answer(1, ack, 6).writes(7, 7).answer(1, ack, 6).writes(7, 7), 1},
-		"a NAK is for what came":    {(&script{}).answer(1, ack, 6).writes(7, 7).answer(1, nak, 7).writes(7, 7), 1},
-		"across the wrap":           {(&script{}).answer(1, ack, 0xfffffe).writes(0xffffff, 0xffffff).answer(1, ack, 0xffffff).writes(0, 0, 0), 0},
-		"an RNR NAK begins another": {(&script{}).answer(1, ack, 6).writes(7, 7).answer(1, ib.RNRNAK(1), 7).writes(7, 7, 7), 0},
+		"as often as it may":     {(&script{}).writes(7, 7, 7), 0},
+		"once too often":         {(&script{}).writes(7, 7, 7, 7), 1},
+		"twice":                  {(&script{}).writes(7, 8, 7, 8, 7, 8, 7, 8), 2},
+		"progress gives it back": {(&script{}).writes(7, 7).answer(1, ack, 6).writes(7, 7, 7), 0},
+		"an old answer does not": {(&script{}).answer(1, ack, 6).writes(7, 7).answer(1, ack, 6).writes(7, 7), 1},
+		"a NAK is for what came": {(&script{}).answer(1, ack, 6).writes(7, 7).answer(1, nak, 7).writes(7, 7), 1},
+		"across the wrap": {(&script{}).answer(1, ack, 0xfffffe).writes(0xffffff, 0xffffff).
+			answer(1, ack, 0xffffff).writes(0, 0, 0), 0},
+		"an RNR NAK begins another": {(&script{}).answer(1, ack, 6).writes(7, 7).answer(1, ib.RNRNAK(1), 7).
+			writes(7, 7, 7), 0},
 		"the other end is not told": {(&script{here: 1}).writes(7, 7, 7, 7), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -249,9 +264,11 @@ func TestConductCNP(t *testing.T) {
 
 // A way says which PSNs it has seen, and what was asked for and acknowledged.
 func TestWayPSNs(t *testing.T) {
-	s := (&script{}).writes(0xfffffe, 0xffffff, 0, 1).answer(1, ib.ACKNoCredits, 0xffffff).answer(1, ib.ACKNoCredits, 0).answer(1, ib.NAKSequence, 1)
+	s := (&script{}).writes(0xfffffe, 0xffffff, 0, 1).answer(1, ib.ACKNoCredits, 0xffffff).answer(1,
+		ib.ACKNoCredits, 0).answer(1, ib.NAKSequence, 1)
 	s.all[1].AckReq, s.all[3].AckReq = true, true
-	w := analyseAll(s.all, analyse.Options{Conduct: &analyse.Conduct{Connections: []analyse.Known{judged}}}).Connections[0].Ways[0]
+	w := analyseAll(s.all, analyse.Options{Conduct: &analyse.Conduct{Connections: []analyse.Known{judged}}}).
+		Connections[0].Ways[0]
 	require.Equal(t, []ib.PSN{0xfffffe, 2, 1}, []ib.PSN{w.FirstPSN, w.NextPSN, w.UnackedPSN})
 	require.Equal(t, []int{4, 3, 2, 2, 1}, []int{w.Packets, w.Answers, w.ACKs, w.ACKReqs, w.Sequence})
 }

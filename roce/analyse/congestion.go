@@ -14,7 +14,8 @@ func (c *conn) congested(p *pcap.Packet, side int) {
 		h.ce = h.find(CEMarked, p.PSN, p.Frame)
 		h.ce.QPN = p.DestQP
 		h.ce.what = func(f *Finding) string {
-			s := fmt.Sprintf("Switches have marked %d packets from %s: queues on the way are long.", h.nCE, h.requester())
+			s := fmt.Sprintf("Switches have marked %d packets from %s: queues on the way are long.",
+				h.nCE, h.requester())
 			if h.nCNP == 0 {
 				s += fmt.Sprintf(" %s sent no CNP about it here.", h.responder())
 			}

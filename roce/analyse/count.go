@@ -109,7 +109,8 @@ func (h *half) operate(p *pcap.Packet, info *ib.OpcodeInfo, span int) *operation
 		}
 		h.cur = o
 		if ownAnswer(info.Op) {
-			o.read, o.span, o.asked, o.askedAt, o.askFrame, o.nextRsp = info.Op == ib.OpRead, span, 1, p.AtNs, p.Frame, p.PSN
+			o.read, o.span, o.asked, o.askedAt, o.askFrame, o.nextRsp = info.Op == ib.OpRead, span, 1,
+				p.AtNs, p.Frame, p.PSN
 			if info.Op == ib.OpRead {
 				o.bytes = int64(p.RETH.Len)
 			} else if isAtomic(info.Op) {

@@ -110,7 +110,8 @@ func (h *half) datagram(p *pcap.Packet, n *Note) {
 			f := h.find(DuplicateRequest, p.PSN, p.Frame, was)
 			this := see(p)
 			f.what = func(*Finding) string {
-				return fmt.Sprintf("Packet %d is the datagram of packet %d once more (PSN %d): the network has doubled it, and UD delivers both.", this.Frame, was, this.PSN)
+				return fmt.Sprintf("Packet %d is the datagram of packet %d once more (PSN %d): the network has doubled it, and UD delivers both.",
+					this.Frame, was, this.PSN)
 			}
 			n.Cause = CauseNetwork
 			return
@@ -129,7 +130,8 @@ func (h *half) datagram(p *pcap.Packet, n *Note) {
 			over := g.frame
 			this := see(p)
 			f.what = func(*Finding) string {
-				return fmt.Sprintf("The datagram in packet %d (PSN %d) was overtaken by packet %d.", this.Frame, this.PSN, over)
+				return fmt.Sprintf("The datagram in packet %d (PSN %d) was overtaken by packet %d.",
+					this.Frame, this.PSN, over)
 			}
 			g.find = nil
 			return

@@ -45,9 +45,11 @@ func (a *Analyser) icmp(p *pcap.Packet) Note {
 	from, dst, mtu, what := m.From, key, m.MTU, m.What
 	f.what = func(f *Finding) string {
 		if f.Kind == PMTUBlackhole {
-			return fmt.Sprintf("%v says that packets to %v are too big for the path: it carries IP packets of %d bytes (ICMP in packet %d, %d times).", from, dst, mtu, f.Frames[0], f.count)
+			return fmt.Sprintf("%v says that packets to %v are too big for the path: it carries IP packets of %d bytes (ICMP in packet %d, %d times).",
+				from, dst, mtu, f.Frames[0], f.count)
 		}
-		s := fmt.Sprintf("%v says of packets to %v: %v (ICMP in packet %d, %d times).", from, dst, what, f.Frames[0], f.count)
+		s := fmt.Sprintf("%v says of packets to %v: %v (ICMP in packet %d, %d times).", from, dst, what,
+			f.Frames[0], f.count)
 		if what == pcap.PortUnreachable {
 			s += " Nobody there has UDP port 4791."
 		}
@@ -74,7 +76,8 @@ func (h *half) end(now int64) {
 			f.Status, f.Certain = statusRNRRetry, byCount || h.c.closed
 			count := h.rnr.count
 			f.what = func(*Finding) string {
-				s := fmt.Sprintf("After %d RNR NAKs %s sent the message with PSN %d no more.", count, h.requester(), h.rnr.psn)
+				s := fmt.Sprintf("After %d RNR NAKs %s sent the message with PSN %d no more.", count,
+					h.requester(), h.rnr.psn)
 				if !f.Certain {
 					s += " It probably gave up; the capture may also have ended too soon."
 				}
@@ -110,7 +113,8 @@ func (h *half) unanswered(s *silence, quiet int64, retry retries) {
 		f := h.find(request, s.psn, s.frames...)
 		f.is(request, back, RetryExceeded)
 		f.what = func(*Finding) string {
-			return fmt.Sprintf("%s sent the %s with PSN %d %s and had no answer when the capture ended.", h.requester(), word, s.psn, often(n+1))
+			return fmt.Sprintf("%s sent the %s with PSN %d %s and had no answer when the capture ended.",
+				h.requester(), word, s.psn, often(n+1))
 		}
 		return
 	}
@@ -130,8 +134,9 @@ func (h *half) unanswered(s *silence, quiet int64, retry retries) {
 		f.is(RetryExceeded, PeerGone, request, back)
 	}
 	f.what = func(*Finding) string {
-		t := fmt.Sprintf("%s sent the %s with PSN %d %s in %v (packets %d to %d) and had no answer from %s", h.requester(), word, s.psn, often(n+1),
-			time.Duration(s.at-s.first), f.Frames[0], f.Frames[len(f.Frames)-1], h.responder())
+		t := fmt.Sprintf("%s sent the %s with PSN %d %s in %v (packets %d to %d) and had no answer from %s",
+			h.requester(), word, s.psn, often(n+1), time.Duration(s.at-s.first), f.Frames[0],
+			f.Frames[len(f.Frames)-1], h.responder())
 		switch {
 		case byCount:
 			t += "; then it gave up."
@@ -186,7 +191,9 @@ func (h *half) hungUpOn() {
 		f.is(request, back)
 		by := h.c.closedBy
 		f.what = func(f *Finding) string {
-			return fmt.Sprintf("The %s in packet %d had no answer for %v when the connection was taken down in packet %d.", o.kind, f.Frames[0], time.Duration(waited), by)
+			return fmt.Sprintf(
+				"The %s in packet %d had no answer for %v when the connection was taken down in packet %d.",
+				o.kind, f.Frames[0], time.Duration(waited), by)
 		}
 		return
 	}
@@ -209,7 +216,8 @@ func unknownRetryCount(c *conn) retries {
 // its request until it gave up. What it had last may have reached it.
 func (h *half) endAnswered(quiet int64, retry retries) {
 	f := h.silentLast
-	if f == nil || h.silences < 2 || f.request != h.silentPSN || h.una.Diff(h.next) != 0 || h.lastReqAt != h.silentAt || h.atRequester() {
+	if f == nil || h.silences < 2 || f.request != h.silentPSN || h.una.Diff(h.next) != 0 ||
+		h.lastReqAt != h.silentAt || h.atRequester() {
 		return
 	}
 	if !(retry.known && retry.count < 7 && h.silences >= retry.count || h.c.closed || quiet > 2*h.silentGap) {
@@ -220,7 +228,8 @@ func (h *half) endAnswered(quiet int64, retry retries) {
 	g.is(RetryExceeded, LateAck)
 	n := h.silences
 	g.what = func(*Finding) string {
-		return fmt.Sprintf("%s repeated the request with PSN %d %s though it was answered here, and then sent no more: it gave up, for no answer reached it; or the last one did.", h.requester(), f.PSN, often(n))
+		return fmt.Sprintf("%s repeated the request with PSN %d %s though it was answered here, and then sent no more: it gave up, for no answer reached it; or the last one did.",
+			h.requester(), f.PSN, often(n))
 	}
 }
 
@@ -270,7 +279,8 @@ func (a *Analyser) gone() {
 		f.Certain = false
 		last := h.heardFrame
 		f.what = func(*Finding) string {
-			return fmt.Sprintf("%v sent its last packet in packet %d. After that nothing to it was answered, from packet %d on: neither requests nor RDMA-CM.", addr, last, f.Frames[0])
+			return fmt.Sprintf("%v sent its last packet in packet %d. After that nothing to it was answered, from packet %d on: neither requests nor RDMA-CM.",
+				addr, last, f.Frames[0])
 		}
 	}
 }
@@ -298,7 +308,8 @@ func (a *Analyser) Report() *Report {
 	r := &Report{
 		Connections: []*Connection{}, Findings: []*Finding{}, // in JSON a list, also without any
 		Packets: a.packets, StartNs: a.start, DurationNs: max(a.now-a.start, 0), Malformed: a.malformed, Twice: a.twice,
-		MoreConnections: a.moreConns, MoreFindings: a.moreFindings, Breaches: a.breaches, MoreBreaches: a.moreBreaches, Unjudged: a.unjudged, Steps: a.steps,
+		MoreConnections: a.moreConns, MoreFindings: a.moreFindings, Breaches: a.breaches,
+		MoreBreaches: a.moreBreaches, Unjudged: a.unjudged, Steps: a.steps,
 		renumbered: map[int]int{}, recalled: a.recalled,
 	}
 	for _, x := range a.repairs {
@@ -339,7 +350,8 @@ func (a *Analyser) Report() *Report {
 				c = c.merged
 			}
 			f.Connection = c.number
-			if len(f.Or) > 0 && (rewritten[c.ends[0].Addr] || rewritten[c.ends[1].Addr]) && !(f.Kind == RetryExceeded && a.atHome(c)) {
+			if len(f.Or) > 0 && (rewritten[c.ends[0].Addr] || rewritten[c.ends[1].Addr]) &&
+				!(f.Kind == RetryExceeded && a.atHome(c)) {
 				continue // why nothing was answered is known
 			}
 		}
@@ -399,8 +411,8 @@ func (a *Analyser) rewritten() (all map[netip.Addr]bool) {
 // report makes the public form of a connection.
 func (c *conn) report(a *Analyser) *Connection {
 	r := &Connection{
-		Number: c.number, Transport: c.transport.String(), Ends: c.ends, FirstNs: c.first - a.start, LastNs: c.last - a.start,
-		Packets: c.packets, MTU: c.mtu,
+		Number: c.number, Transport: c.transport.String(), Ends: c.ends, FirstNs: c.first - a.start,
+		LastNs: c.last - a.start, Packets: c.packets, MTU: c.mtu,
 	}
 	if c.cmOnly {
 		r.Transport = "CM"
@@ -411,18 +423,24 @@ func (c *conn) report(a *Analyser) *Connection {
 	for i, h := range c.way {
 		r.Ways[i] = h.report()
 		if h.missing > 0 {
-			r.Notes = append(r.Notes, fmt.Sprintf("The capture lacks %d requests of %v that were acknowledged.", h.missing, c.ends[i].Addr))
+			r.Notes = append(r.Notes,
+				fmt.Sprintf("The capture lacks %d requests of %v that were acknowledged.", h.missing, c.ends[i].Addr))
 		}
 	}
 	if c.transport == ib.RC && !c.cmOnly {
 		switch {
 		case c.seen[0] && !c.seen[1]:
-			r.Notes = append(r.Notes, fmt.Sprintf("No packet of %v is in the capture: why something was sent again cannot be told.", c.ends[1].Addr))
+			r.Notes = append(r.Notes,
+				fmt.Sprintf("No packet of %v is in the capture: why something was sent again cannot be told.",
+					c.ends[1].Addr))
 		case c.seen[1] && !c.seen[0]:
-			r.Notes = append(r.Notes, fmt.Sprintf("No packet of %v is in the capture: why something was sent again cannot be told.", c.ends[0].Addr))
+			r.Notes = append(r.Notes,
+				fmt.Sprintf("No packet of %v is in the capture: why something was sent again cannot be told.",
+					c.ends[0].Addr))
 		}
 		if _, known := a.local(c.ends[0].Addr, c.ends[1].Addr); !known && c.way[0].timeouts+c.way[1].timeouts > 0 {
-			r.Notes = append(r.Notes, "The capture does not tell on which host it was taken; with --local ADDRESS some findings become more certain.")
+			r.Notes = append(r.Notes,
+				"The capture does not tell on which host it was taken; with --local ADDRESS some findings become more certain.")
 		}
 	}
 	return r
@@ -430,10 +448,10 @@ func (c *conn) report(a *Analyser) *Connection {
 
 func (h *half) report() Way {
 	w := Way{
-		Operations: h.ops, Packets: h.packets, Payload: h.payload, Answers: h.nAnswers, Again: h.again, Sequence: h.seqNAKs, RNRNAKs: h.rnrNAKs,
-		Timeouts: h.timeouts, CE: h.nCE, CNPs: h.nCNP, CNPGapNs: h.cnpGap, Missing: h.missing,
-		ACKs: h.nACKs, ACKReqs: h.nACKReqs, FirstPSN: h.first, NextPSN: h.next, UnackedPSN: h.una,
-		Latency: h.lat.percentiles(), RTT: h.rtt.percentiles(),
+		Operations: h.ops, Packets: h.packets, Payload: h.payload, Answers: h.nAnswers, Again: h.again,
+		Sequence: h.seqNAKs, RNRNAKs: h.rnrNAKs, Timeouts: h.timeouts, CE: h.nCE, CNPs: h.nCNP,
+		CNPGapNs: h.cnpGap, Missing: h.missing, ACKs: h.nACKs, ACKReqs: h.nACKReqs, FirstPSN: h.first,
+		NextPSN: h.next, UnackedPSN: h.una, Latency: h.lat.percentiles(), RTT: h.rtt.percentiles(),
 	}
 	var done int64
 	for _, o := range h.ops {

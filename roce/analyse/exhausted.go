@@ -86,9 +86,11 @@ func (r *Report) Exhausted(hosts ...netip.Addr) *Exhausted {
 	if t == nil {
 		return nil
 	}
-	x := &Exhausted{Requester: t.src, Responder: t.dst, QPN: t.qpn, PSN: t.psn, Times: len(t.at), FirstNs: t.at[0], RetryNs: t.retry(), LastNs: t.last()}
+	x := &Exhausted{Requester: t.src, Responder: t.dst, QPN: t.qpn, PSN: t.psn, Times: len(t.at),
+		FirstNs: t.at[0], RetryNs: t.retry(), LastNs: t.last()}
 	x.Answered = slices.ContainsFunc(r.recalled.last, func(g glimpse) bool {
-		return g.confirms && g.src == x.Responder && g.dst == x.Requester && g.at > x.FirstNs && g.at < x.LastNs && g.psn.Diff(x.PSN) >= 0
+		return g.confirms && g.src == x.Responder && g.dst == x.Requester && g.at > x.FirstNs &&
+			g.at < x.LastNs && g.psn.Diff(x.PSN) >= 0
 	})
 	x.LateNs = r.recalled.late(x, t.timeout())
 	x.Deaf = r.recalled.deaf(x)
@@ -159,7 +161,8 @@ func (r *recall) lastTrain(src netip.Addr) (last *train) {
 	// Those of the same queue pair that were in the last round, too, and come before it.
 	round := last.at[len(last.at)-2]
 	for _, t := range trains {
-		if len(t.at) >= trainLength && t.dst == last.dst && t.qpn == last.qpn && t.last() > round && t.psn.Diff(last.psn) < 0 {
+		if len(t.at) >= trainLength && t.dst == last.dst && t.qpn == last.qpn && t.last() > round &&
+			t.psn.Diff(last.psn) < 0 {
 			last = t
 		}
 	}
@@ -169,7 +172,8 @@ func (r *recall) lastTrain(src netip.Addr) (last *train) {
 // late is Exhausted.LateNs.
 func (r *recall) late(x *Exhausted, timeoutNs int64) int64 {
 	for _, g := range r.last {
-		if d := g.psn.Diff(x.PSN); g.confirms && g.src == x.Responder && g.dst == x.Requester && g.at > x.FirstNs && d >= 0 && d < ackWindow {
+		if d := g.psn.Diff(x.PSN); g.confirms && g.src == x.Responder && g.dst == x.Requester &&
+			g.at > x.FirstNs && d >= 0 && d < ackWindow {
 			if g.at-x.LastNs < timeoutNs {
 				return 0
 			}

@@ -41,11 +41,13 @@ func TestExhausted(t *testing.T) {
 		"three times": {base(&script{}), want(nil)},
 		"twice":       {(&script{}).when(0, 0, write, 7).when(67, 0, write, 7), nil},
 		"the oldest one, across the wrap": {
-			(&script{}).when(0, 0, write, 0xffffff).when(1, 0, write, 7).when(67, 0, write, 0xffffff).when(68, 0, write, 7).when(134, 0, write, 0xffffff).when(135, 0, write, 7),
+			(&script{}).when(0, 0, write, 0xffffff).when(1, 0, write, 7).when(67, 0, write, 0xffffff).
+				when(68, 0, write, 7).when(134, 0, write, 0xffffff).when(135, 0, write, 7),
 			want(func(x *analyse.Exhausted) { x.PSN = 0xffffff }),
 		},
 		"probes are no retries": {
-			(&script{}).when(0, 0, write, 7).when(1, 0, write, 7).when(3, 0, write, 7).when(67, 0, write, 7).when(134, 0, write, 7).when(201, 0, write, 7),
+			(&script{}).when(0, 0, write, 7).when(1, 0, write, 7).when(3, 0, write, 7).when(67, 0, write, 7).
+				when(134, 0, write, 7).when(201, 0, write, 7),
 			want(func(x *analyse.Exhausted) { x.Times, x.LastNs = 6, 201e6 }),
 		},
 		"the machine stands still after the first retry": {
@@ -65,20 +67,25 @@ func TestExhausted(t *testing.T) {
 			want(func(x *analyse.Exhausted) { x.Answered = true }),
 		},
 		"only what was before is answered": {
-			(&script{}).when(0, 0, write, 7).when(10, 1, ack, 6).when(67, 0, write, 7).when(134, 0, write, 7), want(nil),
+			(&script{}).when(0, 0, write, 7).when(10, 1, ack, 6).when(67, 0, write, 7).
+				when(134, 0, write, 7), want(nil),
 		},
 		"answered too late": {
-			base(&script{}).when(205, 1, ack, 6).when(210, 1, ack, 9).when(220, 1, ack, 9), want(func(x *analyse.Exhausted) { x.LateNs = 210e6 }),
+			base(&script{}).when(205, 1, ack, 6).when(210, 1, ack, 9).when(220, 1, ack, 9),
+			want(func(x *analyse.Exhausted) { x.LateNs = 210e6 }),
 		},
-		"answered when the requester might still wait": {base(&script{}).when(200, 1, ack, 9).when(210, 1, ack, 9), want(nil)},
+		"answered when the requester might still wait": {base(&script{}).when(200, 1, ack, 9).when(210, 1, ack, 9),
+			want(nil)},
 		"refused too late":           {refused(base(&script{}).when(210, 1, ack, 9)), want(nil)},
 		"something else is answered": {base(&script{}).when(210, 1, ack, 7+512), want(nil)},
 		"the responder does not look": {
-			(&script{}).when(0, 0, write, 7).when(60, 1, write, 9).when(61, 0, ack, 9).when(67, 0, write, 7).when(70, 1, write, 9).when(134, 0, write, 7),
+			(&script{}).when(0, 0, write, 7).when(60, 1, write, 9).when(61, 0, ack, 9).when(67, 0, write, 7).
+				when(70, 1, write, 9).when(134, 0, write, 7),
 			want(func(x *analyse.Exhausted) { x.Deaf = true }),
 		},
 		"it has no answer": {
-			(&script{}).when(0, 0, write, 7).when(60, 1, write, 9).when(61, 0, ack, 8).when(67, 0, write, 7).when(70, 1, write, 9).when(134, 0, write, 7), want(nil),
+			(&script{}).when(0, 0, write, 7).when(60, 1, write, 9).when(61, 0, ack, 8).when(67, 0, write, 7).
+				when(70, 1, write, 9).when(134, 0, write, 7), want(nil),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

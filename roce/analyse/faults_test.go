@@ -68,7 +68,8 @@ const (
 )
 
 func scenes() []scene {
-	hit := func(h int, a fault.Action, psn ib.PSN, op ib.Opcode, wrs func(s *stage.Stage) []verbs.SendWR) func(*testing.T, *stage.Stage) {
+	hit := func(h int, a fault.Action, psn ib.PSN, op ib.Opcode,
+		wrs func(s *stage.Stage) []verbs.SendWR) func(*testing.T, *stage.Stage) {
 		return func(t *testing.T, s *stage.Stage) {
 			warm(t, s)
 			rule(s, h, a, psn, op)
@@ -94,14 +95,17 @@ func scenes() []scene {
 				do(t, s, s.Write(0, n), s.Read(0, n), s.Send(0, n), s.FetchAdd(0, 1))
 			}
 		}},
-		{name: "clean, both directions, PSNs wrap", cfg: stage.Config{PSN: [2]ib.PSN{0xFFFFF0, 0xFFFFF8}}, play: func(t *testing.T, s *stage.Stage) {
+		{name: "clean, both directions, PSNs wrap", cfg: stage.Config{
+			PSN: [2]ib.PSN{0xFFFFF0, 0xFFFFF8},
+		}, play: func(t *testing.T, s *stage.Stage) {
 			for range 4 {
 				do(t, s, s.Write(0, full), s.Read(0, full))
 				_, err := s.Do(1, s.Write(1, full), s.Read(1, full))
 				require.NoError(t, err)
 			}
 		}},
-		{name: "lost request in the middle", play: hit(0, fault.Drop, psn0+3, ib.RCWriteMiddle, write(full)), want: [3]string{"lost-request|reordered", "lost-request", "lost-request"}},
+		{name: "lost request in the middle", play: hit(0, fault.Drop, psn0+3, ib.RCWriteMiddle, write(full)),
+			want: [3]string{"lost-request|reordered", "lost-request", "lost-request"}},
 		{name: "lost first request", play: hit(0, fault.Drop, psn0, ib.RCWriteFirst, write(full)),
 			want: [3]string{"lost-request|reordered", "lost-request", "lost-request"}},
 		{name: "lost last request", play: hit(0, fault.Drop, psn0+7, ib.RCWriteLast, write(full)),
@@ -114,37 +118,48 @@ func scenes() []scene {
 			do(t, s, s.Write(0, full))
 			s.Net.RunFor(2_000_000)
 			do(t, s, s.Write(0, 64))
-		}, want: [3]string{"lost-request lost-request|reordered", "lost-request lost-request|reordered", "lost-request lost-request|reordered"}},
+		}, want: [3]string{"lost-request lost-request|reordered", "lost-request lost-request|reordered",
+			"lost-request lost-request|reordered"}},
 		{name: "lost READ request", play: hit(0, fault.Drop, psn0, ib.RCReadRequest, read(full)),
 			want: [3]string{"lost-read-request|lost-read-response", "", ""}},
-		{name: "lost READ request before others", play: hit(0, fault.Drop, psn0, ib.RCReadRequest, func(s *stage.Stage) []verbs.SendWR {
-			return []verbs.SendWR{s.Read(0, full), s.Write(0, 64)}
-		}), want: [3]string{"lost-read-request|reordered", "lost-read-request", "lost-read-request"}},
-		{name: "lost READ response in the middle", play: hit(1, fault.Drop, psn0+3, ib.RCReadRespMiddle, read(full)), want: [3]string{"lost-read-response", "lost-read-response|reordered", "lost-read-response"}},
-		{name: "lost first READ response", play: hit(1, fault.Drop, psn0, ib.RCReadRespFirst, read(full)), want: [3]string{"lost-read-response", "lost-read-response|reordered", "lost-read-response"}},
+		{name: "lost READ request before others",
+			play: hit(0, fault.Drop, psn0, ib.RCReadRequest, func(s *stage.Stage) []verbs.SendWR {
+				return []verbs.SendWR{s.Read(0, full), s.Write(0, 64)}
+			}), want: [3]string{"lost-read-request|reordered", "lost-read-request", "lost-read-request"}},
+		{name: "lost READ response in the middle", play: hit(1, fault.Drop, psn0+3, ib.RCReadRespMiddle, read(full)),
+			want: [3]string{"lost-read-response", "lost-read-response|reordered", "lost-read-response"}},
+		{name: "lost first READ response", play: hit(1, fault.Drop, psn0, ib.RCReadRespFirst, read(full)),
+			want: [3]string{"lost-read-response", "lost-read-response|reordered", "lost-read-response"}},
 		{name: "lost last READ response", play: hit(1, fault.Drop, psn0+7, ib.RCReadRespLast, read(full)),
-			want: [3]string{"lost-read-response|reordered", "lost-read-response|late-ack", "lost-read-response|reordered"}},
+			want: [3]string{"lost-read-response|reordered", "lost-read-response|late-ack",
+				"lost-read-response|reordered"}},
 		{name: "lost only READ response", play: hit(1, fault.Drop, psn0, ib.RCReadRespOnly, read(64)),
-			want: [3]string{"lost-read-request|lost-read-response", "lost-read-response|late-ack", "lost-read-response|lost-read-request"}},
+			want: [3]string{"lost-read-request|lost-read-response", "lost-read-response|late-ack",
+				"lost-read-response|lost-read-request"}},
 		{name: "lost ACK", play: hit(1, fault.Drop, psn0, ib.RCAcknowledge, write(64)),
 			want: [3]string{"lost-request|lost-ack|late-ack", "lost-ack|late-ack", "lost-ack|lost-request|late-ack"}},
 		{name: "lost ACK of a long message", play: hit(1, fault.Drop, psn0+7, ib.RCAcknowledge, write(full)),
 			want: [3]string{"lost-request|lost-ack|late-ack", "lost-ack|late-ack", "lost-ack|lost-request|late-ack"}},
-		{name: "lost atomic", play: hit(0, fault.Drop, psn0, ib.RCFetchAdd, atomic), want: [3]string{"lost-request|lost-atomic-ack", "", ""}},
+		{name: "lost atomic", play: hit(0, fault.Drop, psn0, ib.RCFetchAdd, atomic),
+			want: [3]string{"lost-request|lost-atomic-ack", "", ""}},
 		{name: "lost answer to an atomic", play: hit(1, fault.Drop, psn0, ib.RCAtomicAck, atomic),
-			want: [3]string{"lost-request|lost-atomic-ack", "lost-atomic-ack|late-ack", "lost-atomic-ack|lost-request"}},
+			want: [3]string{"lost-request|lost-atomic-ack", "lost-atomic-ack|late-ack",
+				"lost-atomic-ack|lost-request"}},
 		{name: "doubled request", play: hit(0, fault.Duplicate, psn0+3, ib.RCWriteMiddle, write(full)),
 			want: [3]string{"", "duplicate-request|reordered", "duplicate-request|reordered"}},
 		{name: "doubled READ request", play: hit(0, fault.Duplicate, psn0, ib.RCReadRequest, read(full)),
-			want: [3]string{"duplicate-ack|duplicate-request", "duplicate-request|reordered", "duplicate-request|reordered"}},
+			want: [3]string{"duplicate-ack|duplicate-request", "duplicate-request|reordered",
+				"duplicate-request|reordered"}},
 		{name: "doubled atomic", play: hit(0, fault.Duplicate, psn0, ib.RCFetchAdd, atomic),
-			want: [3]string{"duplicate-ack|duplicate-request", "duplicate-request|reordered", "duplicate-request|reordered"}},
+			want: [3]string{"duplicate-ack|duplicate-request", "duplicate-request|reordered",
+				"duplicate-request|reordered"}},
 		{name: "doubled ACK", play: hit(1, fault.Duplicate, psn0, ib.RCAcknowledge, write(64)),
 			want: [3]string{"duplicate-ack|duplicate-request", "", "duplicate-ack|duplicate-request"}},
 		{name: "doubled READ response", play: hit(1, fault.Duplicate, psn0+3, ib.RCReadRespMiddle, read(full)),
 			want: [3]string{"duplicate-ack|duplicate-request", "", "duplicate-ack|duplicate-request"}},
 		{name: "overtaken request", play: hit(0, fault.Delay, psn0+3, ib.RCWriteMiddle, write(full)),
-			want: [3]string{"lost-request|reordered", "reordered", "reordered"}}, // three round trips are too few to be sure
+			// Three round trips are too few to be sure.
+			want: [3]string{"lost-request|reordered", "reordered", "reordered"}},
 		{name: "overtaken READ response", play: hit(1, fault.Delay, psn0+3, ib.RCReadRespMiddle, read(full)),
 			want: [3]string{"reordered", "lost-read-response|reordered", "reordered"}},
 		{name: "damaged request", play: hit(0, fault.Corrupt, psn0+3, ib.RCWriteMiddle, write(full)),
@@ -152,7 +167,8 @@ func scenes() []scene {
 		{name: "damaged last request", play: hit(0, fault.Corrupt, psn0+7, ib.RCWriteLast, write(full)),
 			want: [3]string{"lost-request|lost-ack|late-ack", "", "corrupt"}},
 		{name: "damaged READ response", play: hit(1, fault.Corrupt, psn0+3, ib.RCReadRespMiddle, read(full)),
-			want: [3]string{"lost-read-response", "lost-read-response|reordered", "lost-read-response"}}, // on the wire it would be before the trace of A, whose link drops it
+			// On the wire it would be before the trace of A, whose link drops it.
+			want: [3]string{"lost-read-response", "lost-read-response|reordered", "lost-read-response"}},
 		{name: "marked packets and CNPs", cfg: stage.Config{Tuning: [2]transport.Tuning{
 			{Congestion: cc.Config{Algorithm: cc.DCQCNPaper}}, {Congestion: cc.Config{Algorithm: cc.DCQCNPaper}},
 		}}, play: func(t *testing.T, s *stage.Stage) {
@@ -165,12 +181,13 @@ func scenes() []scene {
 			s.Net.At(s.Net.Now()+2_000_000, func() { require.NoError(t, s.Recv(1, 1, 8192)) })
 			do(t, s, s.Send(0, full))
 		}, want: same("rnr")},
-		{name: "no receive is ever posted", cfg: stage.Config{Attr: func(_ int, a *verbs.ConnAttr) { a.RNRRetry = 3 }}, play: func(t *testing.T, s *stage.Stage) {
-			warm(t, s)
-			fails(t, s, verbs.WCRNRRetryExcErr, s.Send(0, 64))
-			s.Net.RunFor(time.Second)
-			keepTalking(t, s)
-		}, want: same("rnr rnr-retry-exceeded")},
+		{name: "no receive is ever posted", cfg: stage.Config{Attr: func(_ int, a *verbs.ConnAttr) { a.RNRRetry = 3 }},
+			play: func(t *testing.T, s *stage.Stage) {
+				warm(t, s)
+				fails(t, s, verbs.WCRNRRetryExcErr, s.Send(0, 64))
+				s.Net.RunFor(time.Second)
+				keepTalking(t, s)
+			}, want: same("rnr rnr-retry-exceeded")},
 		{name: "wrong key", play: func(t *testing.T, s *stage.Stage) {
 			warm(t, s)
 			w := s.Write(0, 64)
@@ -192,23 +209,30 @@ func scenes() []scene {
 		{name: "the receive's memory is gone", play: func(t *testing.T, s *stage.Stage) {
 			warm(t, s)
 			h := s.Hosts[1]
-			require.NoError(t, h.QP.PostRecv(&verbs.RecvWR{ID: 1001, SGList: []verbs.SGE{{Addr: h.MR.Addr(), Length: 64, LKey: h.MR.LKey() ^ 0x100}}}))
+			require.NoError(t, h.QP.PostRecv(&verbs.RecvWR{
+				ID: 1001, SGList: []verbs.SGE{{Addr: h.MR.Addr(), Length: 64, LKey: h.MR.LKey() ^ 0x100}},
+			}))
 			fails(t, s, verbs.WCRemoteOpErr, s.Send(0, 64))
 		}, want: same("remote-operational")},
-		{name: "nothing of a request arrives", cfg: stage.Config{Attr: func(_ int, a *verbs.ConnAttr) { a.RetryCnt = 3 }}, play: func(t *testing.T, s *stage.Stage) {
+		{name: "nothing of a request arrives", cfg: stage.Config{
+			Attr: func(_ int, a *verbs.ConnAttr) { a.RetryCnt = 3 },
+		}, play: func(t *testing.T, s *stage.Stage) {
 			warm(t, s)
 			s.Hosts[0].Faults.Add(fault.Rule{Action: fault.Drop, PSN: psn0, HasPSN: true})
 			fails(t, s, verbs.WCRetryExcErr, s.Write(0, 64))
 			s.Net.RunFor(time.Second)
 			keepTalking(t, s)
 		}, want: [3]string{"retry-exceeded|lost-request|lost-ack", "", ""}},
-		{name: "no ACK arrives", cfg: stage.Config{Attr: func(_ int, a *verbs.ConnAttr) { a.RetryCnt = 3 }}, play: func(t *testing.T, s *stage.Stage) {
+		{name: "no ACK arrives", cfg: stage.Config{
+			Attr: func(_ int, a *verbs.ConnAttr) { a.RetryCnt = 3 },
+		}, play: func(t *testing.T, s *stage.Stage) {
 			warm(t, s)
 			s.Hosts[1].Faults.Add(fault.Rule{Action: fault.Drop, PSN: psn0, HasPSN: true})
 			fails(t, s, verbs.WCRetryExcErr, s.Write(0, 64))
 			s.Net.RunFor(time.Second)
 			keepTalking(t, s)
-		}, want: [3]string{"retry-exceeded|lost-request|lost-ack", "lost-ack|late-ack retry-exceeded|late-ack", "retry-exceeded|lost-request|lost-ack"}},
+		}, want: [3]string{"retry-exceeded|lost-request|lost-ack",
+			"lost-ack|late-ack retry-exceeded|late-ack", "retry-exceeded|lost-request|lost-ack"}},
 		{name: "path MTUs differ", cfg: stage.Config{Attr: func(h int, a *verbs.ConnAttr) {
 			if h == 1 {
 				a.MTU = ib.MTU512
@@ -217,7 +241,9 @@ func scenes() []scene {
 			warm(t, s)
 			fails(t, s, verbs.WCRemoteInvReqErr, s.Write(0, full))
 		}, want: same("mtu-mismatch|invalid-request")},
-		{name: "long packets vanish", cfg: stage.Config{Attr: func(_ int, a *verbs.ConnAttr) { a.RetryCnt = 3 }}, play: func(t *testing.T, s *stage.Stage) {
+		{name: "long packets vanish", cfg: stage.Config{
+			Attr: func(_ int, a *verbs.ConnAttr) { a.RetryCnt = 3 },
+		}, play: func(t *testing.T, s *stage.Stage) {
 			warm(t, s)
 			for _, o := range []ib.Opcode{ib.RCWriteFirst, ib.RCWriteMiddle, ib.RCWriteLast} {
 				s.Hosts[0].Faults.Add(fault.Rule{Action: fault.Drop, Opcode: o, HasOpcode: true})
@@ -234,7 +260,9 @@ func scenes() []scene {
 			s.Net.RunFor(10_000_000)
 			do(t, s, s.Write(0, 64))
 		}, want: [3]string{"late-ack", "lost-ack|late-ack", "late-ack"}},
-		{name: "no credits", cfg: stage.Config{Tuning: [2]transport.Tuning{{EndToEndCredits: true}, {EndToEndCredits: true}}}, play: func(t *testing.T, s *stage.Stage) {
+		{name: "no credits", cfg: stage.Config{
+			Tuning: [2]transport.Tuning{{EndToEndCredits: true}, {EndToEndCredits: true}},
+		}, play: func(t *testing.T, s *stage.Stage) {
 			require.NoError(t, s.Recv(1, 1, 8192))
 			warm(t, s)
 			s.Net.At(s.Net.Now()+1_000_000, func() { require.NoError(t, s.Recv(1, 4, 8192)) })
@@ -242,9 +270,11 @@ func scenes() []scene {
 		}, want: same("credits-exhausted rnr")},
 		{name: "the socket buffer is full", play: func(t *testing.T, s *stage.Stage) {
 			warm(t, s)
-			s.Hosts[1].Faults.Add(fault.Rule{Dir: fault.Receive, Action: fault.Drop, PSN: psn0 + 3, HasPSN: true, Iteration: 1})
+			s.Hosts[1].Faults.Add(
+				fault.Rule{Dir: fault.Receive, Action: fault.Drop, PSN: psn0 + 3, HasPSN: true, Iteration: 1})
 			do(t, s, s.Write(0, full))
-		}, views: []stage.View{stage.At0, stage.Below1, stage.Wire}, want: [3]string{"lost-request|reordered", "slow-receiver", "lost-request|reordered"}},
+		}, views: []stage.View{stage.At0, stage.Below1, stage.Wire},
+			want: [3]string{"lost-request|reordered", "slow-receiver", "lost-request|reordered"}},
 		{name: "lost on UC", cfg: stage.Config{Type: ib.UC}, play: func(t *testing.T, s *stage.Stage) {
 			do(t, s, s.Write(0, full))
 			rule(s, 0, fault.Drop, 1010, ib.UCWriteMiddle)
@@ -345,10 +375,12 @@ func dump(t *testing.T, s *stage.Stage, v stage.View) {
 		var h mad.Header
 		if p.DestQP == ib.QPNGSI && len(p.Payload) == mad.Bytes {
 			_, _ = mad.Parse(p.Payload, &h)
-			fmt.Fprintf(&b, "%3d %9.3fus %v %v %x\n", p.Frame, float64(p.AtNs)/1000, p.Flow.Src, h.Attribute, p.Payload[24:44])
+			fmt.Fprintf(&b, "%3d %9.3fus %v %v %x\n", p.Frame, float64(p.AtNs)/1000, p.Flow.Src, h.Attribute,
+				p.Payload[24:44])
 			return
 		}
-		fmt.Fprintf(&b, "%3d %9.3fus %v %-24v psn %d a=%v %v msn %d icrc %v\n", p.Frame, float64(p.AtNs)/1000, p.Flow.Src, p.Opcode, p.PSN, p.AckReq, p.AETH.Syndrome, p.AETH.MSN, p.ICRC)
+		fmt.Fprintf(&b, "%3d %9.3fus %v %-24v psn %d a=%v %v msn %d icrc %v\n", p.Frame, float64(p.AtNs)/1000,
+			p.Flow.Src, p.Opcode, p.PSN, p.AckReq, p.AETH.Syndrome, p.AETH.MSN, p.ICRC)
 	}))
 	t.Log("\n" + b.String())
 }

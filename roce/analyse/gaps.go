@@ -67,14 +67,17 @@ func upTo(from ib.PSN, n int) string {
 // follow it, and a requester that goes back sends all from there before it sends new ones.
 func (h *half) onTheirWay() bool {
 	r := h.sent.get(h.resume.Prev())
-	if r == nil || !r.filled || r.marked || r.times != 1 || r.find == nil || r.find.Kind != LostRequest && r.find.Kind != LostReadRequest {
+	if r == nil || !r.filled || r.marked || r.times != 1 || r.find == nil ||
+		r.find.Kind != LostRequest && r.find.Kind != LostReadRequest {
 		return false
 	}
 	f := r.find
 	first, over := r.frame, f.Frames[0]
 	h.lateOne(f, first)
 	f.what = func(*Finding) string {
-		return fmt.Sprintf("Packet %d of %s (PSN %d) was overtaken by packet %d. The responder took that for a loss and sent a NAK.", first, h.requester(), f.PSN, over)
+		return fmt.Sprintf(
+			"Packet %d of %s (PSN %d) was overtaken by packet %d. The responder took that for a loss and sent a NAK.",
+			first, h.requester(), f.PSN, over)
 	}
 	r.filled = false
 	h.draw(r.psn) // what the NAK has drawn is still to come
@@ -98,7 +101,8 @@ func (h *half) lateOne(f *Finding, first int) {
 func (h *half) remember(p *pcap.Packet, f *Finding) *record {
 	r := h.sent.put(p.PSN, h.una)
 	r.opcode, r.wire, r.frame, r.last, r.at, r.lastAt = p.Opcode, p.Bytes, p.Frame, p.Frame, p.AtNs, p.AtNs
-	r.ident, r.ackReq, r.lastReq, r.find, r.late, r.marked = p.Ident, p.AckReq, p.AckReq, f, true, p.Resv7 == ib.Resv7Selective
+	r.ident, r.ackReq, r.lastReq, r.find, r.late, r.marked = p.Ident, p.AckReq, p.AckReq, f, true,
+		p.Resv7 == ib.Resv7Selective
 	return r
 }
 
@@ -136,7 +140,8 @@ func (h *half) fill(i int, p *pcap.Packet, info *ib.OpcodeInfo, n *Note) {
 			g.find.is(Reordered)
 			this := see(p)
 			g.find.what = func(*Finding) string {
-				return fmt.Sprintf("Packet %d (PSN %d) was overtaken by packet %d. UC drops the message.", this.Frame, this.PSN, g.frame)
+				return fmt.Sprintf("Packet %d (PSN %d) was overtaken by packet %d. UC drops the message.",
+					this.Frame, this.PSN, g.frame)
 			}
 			g.find.Frames = nil
 			g.find.add(p.Frame)
@@ -194,7 +199,9 @@ func (h *half) fill(i int, p *pcap.Packet, info *ib.OpcodeInfo, n *Note) {
 		}
 		this := see(p)
 		f.what = func(*Finding) string {
-			return fmt.Sprintf("Packet %d of %s (PSN %d) was overtaken on its way: packet %d, sent after it, was %v earlier.", this.Frame, h.requester(), this.PSN, g.frame, late)
+			return fmt.Sprintf(
+				"Packet %d of %s (PSN %d) was overtaken on its way: packet %d, sent after it, was %v earlier.",
+				this.Frame, h.requester(), this.PSN, g.frame, late)
 		}
 		r.find = f
 	default:
@@ -253,7 +260,8 @@ func (h *half) lateOp(p *pcap.Packet, info *ib.OpcodeInfo, r *record) {
 	}
 	if info.Pos == ib.Only {
 		h.nOps++
-		o := &operation{number: h.nOps, kind: opName(p.Opcode), op: info.Op, first: p.PSN, end: p.PSN.Next(), whole: true, frame: p.Frame, at: p.AtNs, bytes: int64(p.PayloadBytes)}
+		o := &operation{number: h.nOps, kind: opName(p.Opcode), op: info.Op, first: p.PSN, end: p.PSN.Next(),
+			whole: true, frame: p.Frame, at: p.AtNs, bytes: int64(p.PayloadBytes)}
 		h.count(o.kind).Begun++
 		h.msgs.push(o, maxOperations)
 		r.op = o
@@ -316,8 +324,10 @@ func (h *half) skippedAgain(r *record, p *pcap.Packet) bool {
 	if h.atRequester() {
 		return false // nothing is lost before it comes here
 	}
-	if k := len(h.drawn); k > 0 && !h.asked(p.PSN) && p.PSN.Diff(h.drawn[k-1]) > 0 && p.PSN.Diff(h.drawn[k-1]) < keepBehind &&
-		r.last < h.nak.frame && h.nak.psn == h.drawn[k-1] && p.AtNs-h.nak.at >= h.c.way[1-h.side].rtt.min*8/10 && !(h.going && p.PSN == h.resume) {
+	if k := len(h.drawn); k > 0 && !h.asked(p.PSN) && p.PSN.Diff(h.drawn[k-1]) > 0 &&
+		p.PSN.Diff(h.drawn[k-1]) < keepBehind &&
+		r.last < h.nak.frame && h.nak.psn == h.drawn[k-1] &&
+		p.AtNs-h.nak.at >= h.c.way[1-h.side].rtt.min*8/10 && !(h.going && p.PSN == h.resume) {
 		// The NAK made the requester go back, and what it began with is missing once more.
 		h.gapAgainFrom(h.nak.psn, p)
 		h.drew(h.nak.psn)
@@ -328,7 +338,8 @@ func (h *half) skippedAgain(r *record, p *pcap.Packet) bool {
 	if h.una.Diff(from) > 0 {
 		from = h.una // what is acknowledged meanwhile is not sent again
 	}
-	if !h.going || h.asked(p.PSN) || p.PSN.Diff(from) <= 0 && p.PSN != h.una || h.pause > 2*reorderNs || h.pause > doubledNs && p.PSN.Next() == h.next {
+	if !h.going || h.asked(p.PSN) || p.PSN.Diff(from) <= 0 && p.PSN != h.una || h.pause > 2*reorderNs ||
+		h.pause > doubledNs && p.PSN.Next() == h.next {
 		return false
 	}
 	if p.PSN.Diff(from) > 0 {
@@ -367,7 +378,8 @@ func (h *half) unGap(psn ib.PSN) (was gap, ok bool) {
 // been overtaken: the one that the NAK has drawn is this one. It is so if nothing behind it was
 // sent again in between.
 func (h *half) overtaken(r *record, p *pcap.Packet) bool {
-	if !r.filled || r.marked || r.times != 1 || r.find == nil || r.find.Kind != LostRequest && r.find.Kind != LostReadRequest {
+	if !r.filled || r.marked || r.times != 1 || r.find == nil ||
+		r.find.Kind != LostRequest && r.find.Kind != LostReadRequest {
 		return false
 	}
 	if next := h.sent.get(p.PSN.Next()); next != nil && next.last > r.frame {

@@ -113,13 +113,15 @@ func (k *keys) why(o *operation) (cause, text string) {
 	}
 	switch end := o.va + o.memory(); {
 	case o.va < u.lo || end > u.hi || end < o.va:
-		text += fmt.Sprintf(" so it is probably the range. From 0x%x to 0x%x it worked; this one is for 0x%x to 0x%x.", u.lo, u.hi, o.va, end)
+		text += fmt.Sprintf(" so it is probably the range. From 0x%x to 0x%x it worked; this one is for 0x%x to 0x%x.",
+			u.lo, u.hi, o.va, end)
 		if !can {
 			text += " Nor was any operation of this kind carried out with it, so that it may be the right."
 		}
 		return causeRange, text
 	case !can:
-		return causeRight, text + " so it is probably the right. No operation of this kind was, and others were with these addresses."
+		return causeRight,
+			text + " so it is probably the right. No operation of this kind was, and others were with these addresses."
 	}
 	return causeGone, text + " so was this very operation with these addresses. The region or window has probably been deregistered, or bound anew, since."
 }

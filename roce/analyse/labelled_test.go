@@ -228,7 +228,9 @@ func (d *drawn) aside(n int) verbs.WCStatus {
 
 // rule makes a host do something to what it sends with a PSN.
 func (d *drawn) rule(host int, a fault.Action, psn ib.PSN, times int) {
-	d.s.Hosts[host].Faults.Add(fault.Rule{Action: a, QP: d.s.Hosts[host].QP.Num(), PSN: psn, HasPSN: true, Times: times, Hold: 1 + d.IntN(2)})
+	d.s.Hosts[host].Faults.Add(fault.Rule{
+		Action: a, QP: d.s.Hosts[host].QP.Num(), PSN: psn, HasPSN: true, Times: times, Hold: 1 + d.IntN(2),
+	})
 }
 
 // run sets the stage by a seed and plays a label on it.
@@ -291,10 +293,13 @@ func (l *label) places() []place {
 		b = stage.Below1
 	}
 	return []place{
-		{name: "A", view: stage.At0, shows: 0, directed: true}, {name: "B", view: b, shows: 1, directed: true}, {name: "wire", view: stage.Wire, shows: 2},
+		{name: "A", view: stage.At0, shows: 0, directed: true},
+		{name: "B", view: b, shows: 1, directed: true}, {name: "wire", view: stage.Wire, shows: 2},
 		{name: "A, undirected", view: stage.At0, shows: 0}, {name: "B, undirected", view: b, shows: 1},
-		{name: "A, from the middle", view: stage.At0, directed: true, middle: true}, {name: "wire, from the middle", view: stage.Wire, middle: true},
-		{name: "B, with gaps", view: b, directed: true, gaps: true}, {name: "wire, with gaps", view: stage.Wire, gaps: true},
+		{name: "A, from the middle", view: stage.At0, directed: true, middle: true},
+		{name: "wire, from the middle", view: stage.Wire, middle: true},
+		{name: "B, with gaps", view: b, directed: true, gaps: true}, {name: "wire, with gaps",
+			view: stage.Wire, gaps: true},
 	}
 }
 
@@ -347,8 +352,8 @@ func (m *mark) add(o mark) {
 }
 
 // wholeKinds are about a host, a path or a call, and no one PSN.
-var wholeKinds = kinds(analyse.PeerGone, analyse.ICRCRewritten, analyse.CMLost, analyse.CMSlow, analyse.CMRejected, analyse.StaleConnection,
-	analyse.CreditsExhausted, analyse.RateCut, analyse.CEMarked)
+var wholeKinds = kinds(analyse.PeerGone, analyse.ICRCRewritten, analyse.CMLost, analyse.CMSlow,
+	analyse.CMRejected, analyse.StaleConnection, analyse.CreditsExhausted, analyse.RateCut, analyse.CEMarked)
 
 // within reports whether a finding is about what was done, or about the operations that it was done
 // to.
@@ -406,7 +411,8 @@ func (x *truth) judge(r *analyse.Report, named []analyse.Kind) (m mark, complain
 	for _, f := range r.Findings {
 		if len(x.causes) > 0 && slices.Contains(named, f.Kind) && !slices.Contains(x.causes, f.Cause) {
 			m.wrong++
-			complaints = append(complaints, fmt.Sprintf("certain and wrong: the cause of %s is %q: %s", f.Kind, f.Cause, f.Text))
+			complaints = append(complaints,
+				fmt.Sprintf("certain and wrong: the cause of %s is %q: %s", f.Kind, f.Cause, f.Text))
 		}
 	}
 	if slices.ContainsFunc(r.Findings, func(f *analyse.Finding) bool { return x.within(f) && hasAny(f, named) }) {
@@ -414,7 +420,8 @@ func (x *truth) judge(r *analyse.Report, named []analyse.Kind) (m mark, complain
 	} else {
 		complaints = append(complaints, "not named: "+kindsFound(r))
 	}
-	if slices.ContainsFunc(r.Findings, func(f *analyse.Finding) bool { return x.within(f) && slices.Contains(named, f.Kind) }) {
+	if slices.ContainsFunc(r.Findings,
+		func(f *analyse.Finding) bool { return x.within(f) && slices.Contains(named, f.Kind) }) {
 		m.first = 1
 	} else if m.named == 1 {
 		complaints = append(complaints, "not named first: "+kindsFound(r))
@@ -429,11 +436,13 @@ func unseen(seed uint64) bool { return seed%3 == 0 }
 var (
 	tableFlag = flag.String("labelled.table", "", "file to write the table of labels into")
 	labelFlag = flag.String("labelled.only", "", "the label to play, and no other")
-	tellFlag  = flag.String("labelled.tell", "certain and wrong,not named:", "what complaints to tell, by their beginnings; of one seed all")
+	tellFlag  = flag.String("labelled.tell", "certain and wrong,not named:",
+		"what complaints to tell, by their beginnings; of one seed all")
 )
 
 func labels() []label {
-	return slices.Concat(cleanLabels(), lossLabels(), oddLabels(), silenceLabels(), mistakeLabels(), unreliableLabels(), callLabels(), chaosLabels())
+	return slices.Concat(cleanLabels(), lossLabels(), oddLabels(), silenceLabels(), mistakeLabels(),
+		unreliableLabels(), callLabels(), chaosLabels())
 }
 
 // What happened is named in 97 % of the captures that can show it, and whatever the analyser calls
@@ -485,8 +494,11 @@ func TestLabelled(t *testing.T) {
 		})
 	})
 	var total [2]mark
-	table := marksTable(all, marks, &total) + fmt.Sprintf("\nOf %d captures that lack one packet in 12: %d findings were certain, %d of them wrong.\n", gaps.captures, gaps.certain, gaps.wrong) +
-		fmt.Sprintf("Of %d captures with several faults at once, drawn for each packet: %d findings were certain, %d of them wrong.\n", many.captures, many.certain, many.wrong)
+	table := marksTable(all, marks, &total) +
+		fmt.Sprintf("\nOf %d captures that lack one packet in 12: %d findings were certain, %d of them wrong.\n",
+			gaps.captures, gaps.certain, gaps.wrong) +
+		fmt.Sprintf("Of %d captures with several faults at once, drawn for each packet: %d findings were certain, %d of them wrong.\n",
+			many.captures, many.certain, many.wrong)
 	t.Log("\n" + table)
 	if *tableFlag != "" {
 		require.NoError(t, os.WriteFile(*tableFlag, []byte(labelledHead+table), 0o644))
@@ -494,12 +506,14 @@ func TestLabelled(t *testing.T) {
 	slices.SortFunc(told, func(a, b string) int { return strings.Compare(after(a), after(b)) })
 	for third, m := range total {
 		if m.wrong > 0 || m.named*100 < m.showing*97 {
-			t.Errorf("%s seeds: %d of %d are named, want 97 %%; %d findings are certain and wrong, want 0", [2]string{"seen", "unseen"}[third], m.named, m.showing, m.wrong)
+			t.Errorf("%s seeds: %d of %d are named, want 97 %%; %d findings are certain and wrong, want 0",
+				[2]string{"seen", "unseen"}[third], m.named, m.showing, m.wrong)
 		}
 	}
 	for what, m := range map[string]mark{"lack packets": gaps, "have several faults at once": many} {
 		if m.wrong*50 > m.certain && m.wrong > 1 {
-			t.Errorf("captures that %s: %d of %d certain findings are wrong, want one in 50 at most", what, m.wrong, m.certain)
+			t.Errorf("captures that %s: %d of %d certain findings are wrong, want one in 50 at most", what,
+				m.wrong, m.certain)
 		}
 	}
 	if len(told) > 0 && (t.Failed() || testing.Verbose()) {
@@ -543,7 +557,8 @@ func marksTable(all []label, marks [][2]mark, total *[2]mark) string {
 	row := func(name string, m [2]mark) {
 		both := m[0]
 		both.add(m[1])
-		fmt.Fprintf(&b, "| %s | %d | %d | %s | %s | %s | %d | %d | %d |\n", name, both.captures, both.showing, share(both.named, both.showing), share(both.first, both.showing),
+		fmt.Fprintf(&b, "| %s | %d | %d | %s | %s | %s | %d | %d | %d |\n", name, both.captures, both.showing,
+			share(both.named, both.showing), share(both.first, both.showing),
 			share(m[1].named, m[1].showing), both.certain, both.wrong, both.besides)
 	}
 	for i := range all {

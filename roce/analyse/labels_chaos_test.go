@@ -49,14 +49,18 @@ func chaosLabels() []label {
 		{many: true, name: "random losses of answers", cfg: patient, play: chaos(none, loss)},
 		{many: true, name: "random losses both ways", cfg: patient, play: chaos(loss, loss)},
 		{many: true, name: "random delays both ways", cfg: patient, play: chaos(func(d *drawn) sim.Faults {
-			return sim.Faults{Reorder: 0.01 + 0.05*d.Float64(), ReorderDelay: time.Duration(1+d.IntN(500)) * time.Microsecond}
+			return sim.Faults{Reorder: 0.01 + 0.05*d.Float64(),
+				ReorderDelay: time.Duration(1+d.IntN(500)) * time.Microsecond}
 		}, func(d *drawn) sim.Faults {
-			return sim.Faults{Reorder: 0.01 + 0.05*d.Float64(), ReorderDelay: time.Duration(1+d.IntN(500)) * time.Microsecond}
+			return sim.Faults{Reorder: 0.01 + 0.05*d.Float64(),
+				ReorderDelay: time.Duration(1+d.IntN(500)) * time.Microsecond}
 		})},
 		{many: true, name: "random losses and delays", cfg: patient, play: chaos(func(d *drawn) sim.Faults {
 			return sim.Faults{Loss: 0.03, Reorder: 0.03, ReorderDelay: time.Duration(1+d.IntN(300)) * time.Microsecond}
 		}, loss)},
-		{many: true, name: "random doubles", cfg: patient, play: chaos(func(*drawn) sim.Faults { return sim.Faults{Duplicate: 0.05} }, func(*drawn) sim.Faults { return sim.Faults{Duplicate: 0.05} })},
+		{many: true, name: "random doubles", cfg: patient,
+			play: chaos(func(*drawn) sim.Faults { return sim.Faults{Duplicate: 0.05} },
+				func(*drawn) sim.Faults { return sim.Faults{Duplicate: 0.05} })},
 	}
 }
 
@@ -115,7 +119,8 @@ func agrees(s *stage.Stage) func(f *analyse.Finding) bool {
 		}
 		k := flowOf{to, f.QPN, f.PSN}
 		switch f.Kind {
-		case analyse.LostRequest, analyse.LostReadRequest, analyse.LostReadResponse, analyse.LostAck, analyse.LostAtomicAck:
+		case analyse.LostRequest, analyse.LostReadRequest, analyse.LostReadResponse, analyse.LostAck,
+			analyse.LostAtomicAck:
 			return sent[k] > got[k]
 		case analyse.DuplicateRequest, analyse.DuplicateAck:
 			return got[k] > sent[k]

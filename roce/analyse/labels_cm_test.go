@@ -57,7 +57,9 @@ func (c *call) serve() {
 	ctx, stop := context.WithCancel(c.t.Context())
 	c.stop = stop
 	wait := func(*roce.ConnRequest) error { time.Sleep(c.slow); return nil } // virtual, too
-	l, err := (&roce.ListenConfig{ConnConfig: roce.ConnConfig{Device: c.s.Hosts[1].Device, KeepAlive: -1}, Handshake: wait}).ListenAddr(netip.AddrPortFrom(c.s.Hosts[1].Addr, echoPort))
+	l, err := (&roce.ListenConfig{
+		ConnConfig: roce.ConnConfig{Device: c.s.Hosts[1].Device, KeepAlive: -1}, Handshake: wait,
+	}).ListenAddr(netip.AddrPortFrom(c.s.Hosts[1].Addr, echoPort))
 	require.NoError(c.t, err)
 	go func() {
 		defer close(c.done)
@@ -84,7 +86,8 @@ func echoBack(ctx context.Context, c *roce.Conn) error {
 
 // dial has A connect.
 func (c *call) dial(port uint16) (*roce.Conn, error) {
-	return (&roce.Dialer{ConnConfig: roce.ConnConfig{Device: c.s.Hosts[0].Device, KeepAlive: -1}}).DialAddr(c.t.Context(), netip.AddrPortFrom(c.s.Hosts[1].Addr, port))
+	return (&roce.Dialer{ConnConfig: roce.ConnConfig{Device: c.s.Hosts[0].Device, KeepAlive: -1}}).DialAddr(
+		c.t.Context(), netip.AddrPortFrom(c.s.Hosts[1].Addr, port))
 }
 
 // connect has A connect, which succeeds.
@@ -143,7 +146,8 @@ func callLabels() []label {
 		}
 	}
 	// ends plays what happens at the end of a connection.
-	ends := func(named [3][]analyse.Kind, sure []analyse.Kind, end func(c *call, conn *roce.Conn, m roce.RemoteMemory)) func(c *call) truth {
+	ends := func(named [3][]analyse.Kind, sure []analyse.Kind, end func(c *call, conn *roce.Conn,
+		m roce.RemoteMemory)) func(c *call) truth {
 		return func(c *call) truth {
 			c.serve()
 			conn, m := c.connect()
@@ -164,7 +168,8 @@ func callLabels() []label {
 	}
 	return []label{
 		{name: "clean call", dial: whole(func(*call) {}, [3][]analyse.Kind{})},
-		{name: "lost REQ", dial: whole(func(c *call) { c.nth(0, 1, 1+c.IntN(2), fault.Drop) }, at(true, false, false, lost...))},
+		{name: "lost REQ",
+			dial: whole(func(c *call) { c.nth(0, 1, 1+c.IntN(2), fault.Drop) }, at(true, false, false, lost...))},
 		{name: "lost REP", dial: whole(func(c *call) { c.nth(1, 1, 1+c.IntN(2), fault.Drop) }, everywhere(lost...))},
 		{name: "lost RTU", dial: func(c *call) truth {
 			c.serve()
@@ -210,11 +215,13 @@ func callLabels() []label {
 			c.s.Net.Partition(c.s.Hosts[0].Addr, c.s.Hosts[1].Addr, true)
 			ctx, cancel := context.WithTimeout(c.t.Context(), time.Duration(1500+c.IntN(30_000))*time.Millisecond)
 			defer cancel()
-			_, err := (&roce.Dialer{ConnConfig: roce.ConnConfig{Device: c.s.Hosts[0].Device}}).DialAddr(ctx, netip.AddrPortFrom(c.s.Hosts[1].Addr, echoPort))
+			_, err := (&roce.Dialer{ConnConfig: roce.ConnConfig{Device: c.s.Hosts[0].Device}}).DialAddr(ctx,
+				netip.AddrPortFrom(c.s.Hosts[1].Addr, echoPort))
 			require.Error(c.t, err)
 			return truth{named: at(true, false, true, analyse.CMLost, analyse.PeerGone), sure: kinds(analyse.PeerGone)}
 		}},
-		{name: "the peer vanishes", dial: ends(at(true, false, true, analyse.RetryExceeded, analyse.PeerGone), kinds(analyse.CMLost), func(c *call, conn *roce.Conn, _ roce.RemoteMemory) {
+		{name: "the peer vanishes", dial: ends(at(true, false, true, analyse.RetryExceeded,
+			analyse.PeerGone), kinds(analyse.CMLost), func(c *call, conn *roce.Conn, _ roce.RemoteMemory) {
 			c.s.Net.Partition(c.s.Hosts[0].Addr, c.s.Hosts[1].Addr, true)
 			err := conn.Send(c.t.Context(), []byte("hello"))
 			if err == nil {
@@ -224,20 +231,23 @@ func callLabels() []label {
 			_ = conn.Close()
 			c.wait()
 		})},
-		{name: "the peer vanishes before the DREQ", dial: ends(at(true, false, true, analyse.CMLost, analyse.PeerGone), kinds(analyse.CMLost), func(c *call, conn *roce.Conn, _ roce.RemoteMemory) {
-			c.s.Net.Partition(c.s.Hosts[0].Addr, c.s.Hosts[1].Addr, true)
-			_ = conn.Close()
-			c.wait()
-		})},
-		{name: "an unanswered READ before the DREQ", dial: ends(at(true, false, true, analyse.LostReadResponse), kinds(analyse.LostReadResponse), func(c *call, conn *roce.Conn, m roce.RemoteMemory) {
-			for _, o := range []ib.Opcode{ib.RCReadRespOnly, ib.RCReadRespFirst, ib.RCReadRespMiddle, ib.RCReadRespLast} {
-				c.s.Hosts[1].Faults.Add(fault.Rule{Action: fault.Drop, Opcode: o, HasOpcode: true})
-			}
-			ctx, cancel := context.WithTimeout(c.t.Context(), time.Duration(20+c.IntN(500))*time.Millisecond)
-			defer cancel()
-			require.Error(c.t, conn.Read(ctx, make([]byte, 1+c.IntN(5000)), m))
-			_ = conn.Close()
-			c.wait()
-		})},
+		{name: "the peer vanishes before the DREQ", dial: ends(at(true, false, true, analyse.CMLost, analyse.PeerGone),
+			kinds(analyse.CMLost), func(c *call, conn *roce.Conn, _ roce.RemoteMemory) {
+				c.s.Net.Partition(c.s.Hosts[0].Addr, c.s.Hosts[1].Addr, true)
+				_ = conn.Close()
+				c.wait()
+			})},
+		{name: "an unanswered READ before the DREQ", dial: ends(at(true, false, true, analyse.LostReadResponse),
+			kinds(analyse.LostReadResponse), func(c *call, conn *roce.Conn, m roce.RemoteMemory) {
+				for _, o := range []ib.Opcode{ib.RCReadRespOnly, ib.RCReadRespFirst, ib.RCReadRespMiddle,
+					ib.RCReadRespLast} {
+					c.s.Hosts[1].Faults.Add(fault.Rule{Action: fault.Drop, Opcode: o, HasOpcode: true})
+				}
+				ctx, cancel := context.WithTimeout(c.t.Context(), time.Duration(20+c.IntN(500))*time.Millisecond)
+				defer cancel()
+				require.Error(c.t, conn.Read(ctx, make([]byte, 1+c.IntN(5000)), m))
+				_ = conn.Close()
+				c.wait()
+			})},
 	}
 }

@@ -57,7 +57,8 @@ func silenceLabels() []label {
 			d.before()
 			d.s.Hosts[1].Faults.Add(fault.Rule{Action: fault.Drop, QP: d.s.Hosts[1].QP.Num()})
 			w := d.any()
-			x := truth{hit: []ib.PSN{d.psn, d.psn.Add(d.span(&w) - 1)}, span: span(d, &w), named: everywhere(gone...), sure: append(gone, analyse.LostReadResponse, analyse.LostAck, analyse.LostAtomicAck)}
+			x := truth{hit: []ib.PSN{d.psn, d.psn.Add(d.span(&w) - 1)}, span: span(d, &w), named: everywhere(gone...),
+				sure: append(gone, analyse.LostReadResponse, analyse.LostAck, analyse.LostAtomicAck)}
 			x.named[1] = append(x.named[1:2:2][0], analyse.LostReadResponse, analyse.LostAck, analyse.LostAtomicAck)
 			d.fail(w)
 			over(d)
@@ -107,7 +108,8 @@ func silenceLabels() []label {
 			short(d)
 			drop(d, 0, longRequests...)
 			w := d.message(d.packets(2, 6))
-			x := truth{hit: []ib.PSN{d.psn}, span: span(d, &w), named: everywhere(analyse.PMTUBlackhole), sure: kinds(analyse.RetryExceeded, analyse.LostRequest)}
+			x := truth{hit: []ib.PSN{d.psn}, span: span(d, &w), named: everywhere(analyse.PMTUBlackhole),
+				sure: kinds(analyse.RetryExceeded, analyse.LostRequest)}
 			d.fail(w)
 			over(d)
 			return x
@@ -116,7 +118,8 @@ func silenceLabels() []label {
 			short(d)
 			drop(d, 0, longRequests...)
 			w := d.message(d.packets(2, 6))
-			x := truth{hit: []ib.PSN{d.psn}, span: span(d, &w), named: everywhere(analyse.PMTUBlackhole), sure: kinds(analyse.RetryExceeded, analyse.LostRequest)}
+			x := truth{hit: []ib.PSN{d.psn}, span: span(d, &w), named: everywhere(analyse.PMTUBlackhole),
+				sure: kinds(analyse.RetryExceeded, analyse.LostRequest)}
 			d.fail(w)
 			for range 1 + d.IntN(4) {
 				d.aside(1 + d.IntN(100))
@@ -128,9 +131,12 @@ func silenceLabels() []label {
 			d.do(d.s.Read(0, 8))
 			w := d.s.Read(0, d.packets(2, 6))
 			for i := range d.span(&w) - 1 { // whatever they are called
-				d.s.Hosts[1].Faults.Add(fault.Rule{Action: fault.Drop, QP: d.s.Hosts[1].QP.Num(), PSN: d.psn.Add(i), HasPSN: true})
+				d.s.Hosts[1].Faults.Add(fault.Rule{
+					Action: fault.Drop, QP: d.s.Hosts[1].QP.Num(), PSN: d.psn.Add(i), HasPSN: true,
+				})
 			}
-			x := truth{hit: []ib.PSN{d.psn}, span: span(d, &w), named: everywhere(analyse.PMTUBlackhole), sure: kinds(analyse.RetryExceeded, analyse.LostReadResponse)}
+			x := truth{hit: []ib.PSN{d.psn}, span: span(d, &w), named: everywhere(analyse.PMTUBlackhole),
+				sure: kinds(analyse.RetryExceeded, analyse.LostReadResponse)}
 			d.fail(w)
 			over(d)
 			return x
@@ -186,7 +192,8 @@ func mistakeLabels() []label {
 		return func(d *drawn) truth {
 			d.before()
 			w := make(d)
-			x := truth{hit: []ib.PSN{d.psn, d.psn.Add(d.span(&w) - 1)}, span: [2]ib.PSN{d.psn, d.psn.Add(d.span(&w))}, named: everywhere(k)}
+			x := truth{hit: []ib.PSN{d.psn, d.psn.Add(d.span(&w) - 1)},
+				span: [2]ib.PSN{d.psn, d.psn.Add(d.span(&w))}, named: everywhere(k)}
 			d.fail(w)
 			if d.IntN(2) == 0 {
 				d.aside(64)
@@ -197,9 +204,11 @@ func mistakeLabels() []label {
 	return []label{
 		{name: "no receive", play: func(d *drawn) truth {
 			d.before()
-			d.s.Net.At(d.s.Net.Now()+int64(1+d.IntN(4))*1_000_000, func() { require.NoError(d.t, d.s.Recv(1, 1, 64<<10)) })
+			d.s.Net.At(d.s.Net.Now()+int64(1+d.IntN(4))*1_000_000,
+				func() { require.NoError(d.t, d.s.Recv(1, 1, 64<<10)) })
 			w := d.s.Send(0, d.packets(1, 9))
-			x := truth{hit: []ib.PSN{d.psn, d.psn.Add(d.span(&w) - 1)}, span: [2]ib.PSN{d.psn, d.psn.Add(d.span(&w))}, named: everywhere(analyse.RNR)}
+			x := truth{hit: []ib.PSN{d.psn, d.psn.Add(d.span(&w) - 1)},
+				span: [2]ib.PSN{d.psn, d.psn.Add(d.span(&w))}, named: everywhere(analyse.RNR)}
 			d.do(w)
 			d.after()
 			return x
@@ -210,7 +219,8 @@ func mistakeLabels() []label {
 		}, play: func(d *drawn) truth {
 			d.before()
 			w := d.s.Send(0, d.packets(1, 9))
-			x := truth{hit: []ib.PSN{d.psn, d.psn.Add(d.span(&w) - 1)}, span: [2]ib.PSN{d.psn, d.psn.Add(d.span(&w))}, named: everywhere(analyse.RNRExceeded), sure: kinds(analyse.RNR)}
+			x := truth{hit: []ib.PSN{d.psn, d.psn.Add(d.span(&w) - 1)}, span: [2]ib.PSN{d.psn, d.psn.Add(d.span(&w))},
+				named: everywhere(analyse.RNRExceeded), sure: kinds(analyse.RNR)}
 			d.fail(w)
 			d.s.Net.RunFor(time.Duration(300+d.IntN(1000)) * time.Millisecond)
 			d.aside(64)
@@ -244,7 +254,8 @@ func mistakeLabels() []label {
 			b := d.s.Hosts[1]
 			mw, err := b.PD.AllocMW(verbs.WindowType2B)
 			require.NoError(d.t, err)
-			key, err := b.QP.BindMW(1, mw, d.other, 0, d.other.Len(), verbs.RemoteWrite|verbs.RemoteRead, verbs.SendSignaled)
+			key, err := b.QP.BindMW(1, mw, d.other, 0, d.other.Len(), verbs.RemoteWrite|verbs.RemoteRead,
+				verbs.SendSignaled)
 			require.NoError(d.t, err)
 			_, err = d.s.Await(1, 1)
 			require.NoError(d.t, err)
@@ -263,7 +274,9 @@ func mistakeLabels() []label {
 		})},
 		{name: "the receive has a wrong key", play: refused(analyse.RemoteOperational, func(d *drawn) verbs.SendWR {
 			h := d.s.Hosts[1]
-			require.NoError(d.t, h.QP.PostRecv(&verbs.RecvWR{ID: 1001, SGList: []verbs.SGE{{Addr: h.MR.Addr(), Length: 64 << 10, LKey: h.MR.LKey() ^ 0x100}}}))
+			require.NoError(d.t, h.QP.PostRecv(&verbs.RecvWR{ID: 1001, SGList: []verbs.SGE{
+				{Addr: h.MR.Addr(), Length: 64 << 10, LKey: h.MR.LKey() ^ 0x100},
+			}}))
 			return d.s.Send(0, d.packets(1, 4))
 		})},
 		{name: "path MTUs differ", cfg: func(d *drawn, c *stage.Config) {
@@ -281,7 +294,8 @@ func mistakeLabels() []label {
 				d.do(d.s.Write(0, 1+d.IntN(256)))
 			}
 			w := d.s.Write(0, d.packets(2, 6))
-			x := truth{hit: []ib.PSN{d.psn}, named: everywhere(analyse.MTUMismatch), sure: kinds(analyse.InvalidRequest)}
+			x := truth{hit: []ib.PSN{d.psn}, named: everywhere(analyse.MTUMismatch),
+				sure: kinds(analyse.InvalidRequest)}
 			d.fail(w)
 			return x
 		}},
@@ -294,7 +308,8 @@ func mistakeLabels() []label {
 				d.do(d.s.Write(0, d.packets(1, 3)))
 			}
 			require.NoError(d.t, d.s.Recv(1, 1, 64<<10))
-			d.s.Net.At(d.s.Net.Now()+int64(2_000_000+d.IntN(3_000_000)), func() { require.NoError(d.t, d.s.Recv(1, 4, 64<<10)) })
+			d.s.Net.At(d.s.Net.Now()+int64(2_000_000+d.IntN(3_000_000)),
+				func() { require.NoError(d.t, d.s.Recv(1, 4, 64<<10)) })
 			d.do(d.s.Send(0, 64), d.s.Send(0, 64), d.s.Send(0, 64), d.s.Send(0, 64))
 			return truth{named: everywhere(analyse.CreditsExhausted), sure: kinds(analyse.RNR)}
 		}},

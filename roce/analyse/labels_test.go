@@ -96,9 +96,11 @@ func lossLabels() []label {
 		{name: "lost request, and its NAK", play: wrap(func(d *drawn) truth {
 			w := d.message(d.packets(3, 9))
 			i := d.IntN(d.span(&w) - 1)
-			d.s.Hosts[1].Faults.Add(fault.Rule{Action: fault.Drop, QP: d.s.Hosts[1].QP.Num(), Opcode: ib.RCAcknowledge, HasOpcode: true, Times: 1})
+			d.s.Hosts[1].Faults.Add(fault.Rule{Action: fault.Drop, QP: d.s.Hosts[1].QP.Num(),
+				Opcode: ib.RCAcknowledge, HasOpcode: true, Times: 1})
 			first := d.psn
-			x := truth{hit: []ib.PSN{first.Add(i)}, span: [2]ib.PSN{first, first.Add(d.span(&w))}, named: everywhere(analyse.LostRequest), sure: kinds(analyse.LostAck)}
+			x := truth{hit: []ib.PSN{first.Add(i)}, span: [2]ib.PSN{first, first.Add(d.span(&w))},
+				named: everywhere(analyse.LostRequest), sure: kinds(analyse.LostAck)}
 			d.rule(0, fault.Drop, x.hit[0], 1)
 			d.do(w)
 			return x
@@ -127,7 +129,8 @@ func lossLabels() []label {
 		})},
 		{name: "lost READ response before others", play: wrap(func(d *drawn) truth {
 			w := d.s.Read(0, d.packets(1, 5))
-			x := d.hitOp(w, 1, fault.Drop, d.IntN(d.span(&w)), 1, d.s.Read(0, d.packets(1, 5)), d.s.Write(0, d.packets(1, 2)))
+			x := d.hitOp(w, 1, fault.Drop, d.IntN(d.span(&w)), 1, d.s.Read(0, d.packets(1, 5)),
+				d.s.Write(0, d.packets(1, 2)))
 			x.named = everywhere(lostRead...)
 			return x
 		})},
@@ -151,8 +154,11 @@ func lossLabels() []label {
 			w := d.message(d.packets(3, 9))
 			first, i := d.psn, d.IntN(d.span(&w)-1)
 			x := truth{hit: []ib.PSN{first.Add(i)}, span: [2]ib.PSN{first, first.Add(d.span(&w))}}
-			x.named = [3][]analyse.Kind{{analyse.LostRequest}, {analyse.SlowReceiver, analyse.LostRequest}, {analyse.LostRequest}}
-			d.s.Hosts[1].Faults.Add(fault.Rule{Dir: fault.Receive, Action: fault.Drop, PSN: x.hit[0], HasPSN: true, Times: 1, QP: d.s.Hosts[1].QP.Num()})
+			x.named = [3][]analyse.Kind{
+				{analyse.LostRequest}, {analyse.SlowReceiver, analyse.LostRequest}, {analyse.LostRequest},
+			}
+			d.s.Hosts[1].Faults.Add(fault.Rule{Dir: fault.Receive, Action: fault.Drop, PSN: x.hit[0],
+				HasPSN: true, Times: 1, QP: d.s.Hosts[1].QP.Num()})
 			d.do(w)
 			return x
 		})},
@@ -233,10 +239,13 @@ func oddLabels() []label {
 			x.named = everywhere(analyse.Reordered)
 			return x
 		})},
-		{name: "late ACK", cfg: func(d *drawn, c *stage.Config) { c.Tuning[0].LossProbe = -1 }, play: func(d *drawn) truth {
+		{name: "late ACK", cfg: func(d *drawn, c *stage.Config) {
+			c.Tuning[0].LossProbe = -1
+		}, play: func(d *drawn) truth {
 			d.before()
 			a, b := d.s.Hosts[0].Addr, d.s.Hosts[1].Addr
-			d.s.Net.SetFaults(b, a, sim.Faults{Reorder: 1, ReorderDelay: time.Duration(4500+d.IntN(4_500)) * time.Microsecond})
+			d.s.Net.SetFaults(b, a,
+				sim.Faults{Reorder: 1, ReorderDelay: time.Duration(4500+d.IntN(4_500)) * time.Microsecond})
 			w := d.message(d.packets(1, 6))
 			x := truth{span: [2]ib.PSN{d.psn, d.psn.Add(d.span(&w))}, named: everywhere(analyse.LateAck)}
 			x.hit = []ib.PSN{x.span[0], x.span[1].Prev()}
@@ -249,7 +258,8 @@ func oddLabels() []label {
 		{name: "late ACK, after the probe", play: func(d *drawn) truth {
 			d.before()
 			a, b := d.s.Hosts[0].Addr, d.s.Hosts[1].Addr
-			d.s.Net.SetFaults(b, a, sim.Faults{Reorder: 1, ReorderDelay: time.Duration(1500+d.IntN(5_500)) * time.Microsecond})
+			d.s.Net.SetFaults(b, a,
+				sim.Faults{Reorder: 1, ReorderDelay: time.Duration(1500+d.IntN(5_500)) * time.Microsecond})
 			w := d.message(d.packets(1, 6))
 			x := truth{span: [2]ib.PSN{d.psn, d.psn.Add(d.span(&w))}, named: everywhere(analyse.LateAck)}
 			x.hit = []ib.PSN{x.span[0], x.span[1].Prev()}
@@ -271,9 +281,11 @@ func oddLabels() []label {
 		}, play: wrap(func(d *drawn) truth {
 			w := d.message(d.packets(2, 9))
 			i := d.IntN(d.span(&w))
-			x := truth{hit: []ib.PSN{d.psn.Add(i)}, span: [2]ib.PSN{d.psn, d.psn.Add(d.span(&w))}, sure: kinds(analyse.CEMarked, analyse.RateCut)}
+			x := truth{hit: []ib.PSN{d.psn.Add(i)}, span: [2]ib.PSN{d.psn, d.psn.Add(d.span(&w))},
+				sure: kinds(analyse.CEMarked, analyse.RateCut)}
 			x.named = [3][]analyse.Kind{{analyse.RateCut}, {analyse.CEMarked}, {analyse.RateCut}}
-			d.s.Hosts[1].Faults.Add(fault.Rule{Dir: fault.Receive, Action: fault.MarkCE, PSN: x.hit[0], HasPSN: true, Times: 1, QP: d.s.Hosts[1].QP.Num()})
+			d.s.Hosts[1].Faults.Add(fault.Rule{Dir: fault.Receive, Action: fault.MarkCE, PSN: x.hit[0],
+				HasPSN: true, Times: 1, QP: d.s.Hosts[1].QP.Num()})
 			d.do(w)
 			return x
 		})},
@@ -288,7 +300,8 @@ func unreliableLabels() []label {
 				d.do(d.s.Write(0, d.packets(1, 5)))
 			}
 			w := d.s.Write(0, d.packets(1, 6))
-			x := truth{hit: []ib.PSN{d.psn.Add(d.IntN(d.span(&w)))}, span: [2]ib.PSN{d.psn, d.psn.Add(d.span(&w))}, named: at(false, true, true, analyse.UCLost)}
+			x := truth{hit: []ib.PSN{d.psn.Add(d.IntN(d.span(&w)))},
+				span: [2]ib.PSN{d.psn, d.psn.Add(d.span(&w))}, named: at(false, true, true, analyse.UCLost)}
 			d.rule(0, fault.Drop, x.hit[0], 1)
 			d.do(w)
 			for range 1 + d.IntN(3) {

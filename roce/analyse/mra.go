@@ -31,7 +31,8 @@ func (x *exchange) received(p *pcap.Packet, d *mad.Data) {
 		f.is(CMSlow, CMLost)
 		from, by, first := p.Flow.Dst, p.Flow.Src, p.Frame
 		f.what = func(f *Finding) string {
-			return fmt.Sprintf("%v had no answer to its %v in packet %d, and sent it again in packet %d. %v has it: it says in packet %d (MRA) that the answer takes time.", from, attr, f.Frames[0], f.Frames[1], by, first)
+			return fmt.Sprintf("%v had no answer to its %v in packet %d, and sent it again in packet %d. %v has it: it says in packet %d (MRA) that the answer takes time.",
+				from, attr, f.Frames[0], f.Frames[1], by, first)
 		}
 	case f.Kind == CMSlow:
 		f.is(CMSlow)
@@ -41,7 +42,8 @@ func (x *exchange) received(p *pcap.Packet, d *mad.Data) {
 
 // askedToWait handles a message that comes again after an MRA about it: after the time that the MRA
 // asks for, the answer still takes its time; before, the MRA has not arrived.
-func (x *exchange) askedToWait(a *Analyser, p *pcap.Packet, attr mad.Attribute, m *cmMessage, was int, since int64) bool {
+func (x *exchange) askedToWait(a *Analyser, p *pcap.Packet, attr mad.Attribute, m *cmMessage, was int,
+	since int64) bool {
 	mra := x.request(mad.AttrMRA)
 	if attr != mad.AttrREQ && attr != mad.AttrREP || mra.times == 0 || x.mraAt < p.AtNs-since {
 		return false
@@ -52,7 +54,8 @@ func (x *exchange) askedToWait(a *Analyser, p *pcap.Packet, attr mad.Attribute, 
 		f.is(CMLost, CMSlow)
 		f.conn = x.c
 		f.what = func(*Finding) string {
-			return fmt.Sprintf("The MRA in packet %d asks %v to wait for %v, and it sent its %v again after %v (packet %d): the MRA was lost, or it does not wait.", frame, src, wait, attr, waited, f.Frames[1])
+			return fmt.Sprintf("The MRA in packet %d asks %v to wait for %v, and it sent its %v again after %v (packet %d): the MRA was lost, or it does not wait.",
+				frame, src, wait, attr, waited, f.Frames[1])
 		}
 		return true
 	}
@@ -60,7 +63,8 @@ func (x *exchange) askedToWait(a *Analyser, p *pcap.Packet, attr mad.Attribute, 
 		m.find = a.keep(a.newFinding(CMSlow, ib.QPNGSI, p.PSN, was, frame, p.Frame))
 		m.find.conn = x.c
 		m.find.what = func(f *Finding) string {
-			return fmt.Sprintf("The %v of %v in packet %d has arrived, as the MRA in packet %d says, and had no answer when it was sent again in packet %d.", attr, src, was, frame, f.Frames[2])
+			return fmt.Sprintf("The %v of %v in packet %d has arrived, as the MRA in packet %d says, and had no answer when it was sent again in packet %d.",
+				attr, src, was, frame, f.Frames[2])
 		}
 		return true
 	}

@@ -99,7 +99,8 @@ func (h *half) noCredits(p *pcap.Packet) {
 	f := h.findBack(CreditsExhausted, s.psn, s.frame, p.Frame)
 	this := see(p)
 	f.what = func(*Finding) string {
-		return fmt.Sprintf("%s had told in packet %d that it has no receive posted (0 credits). The one message that may be sent without credits met none either (RNR NAK in packet %d).", h.responder(), s.frame, this.Frame)
+		return fmt.Sprintf("%s had told in packet %d that it has no receive posted (0 credits). The one message that may be sent without credits met none either (RNR NAK in packet %d).",
+			h.responder(), s.frame, this.Frame)
 	}
 	h.starved = nil
 }
@@ -139,7 +140,8 @@ func (h *half) refused(p *pcap.Packet, n *Note) {
 	} else if o := h.reading(p.PSN); o != nil {
 		f.add(o.frame)
 		n.Operation = o.number
-		req = fmt.Sprintf("the READ of packet %d (%d bytes at 0x%x, rkey 0x%x)", o.frame, o.readLen, o.va, uint32(o.rkey))
+		req = fmt.Sprintf("the READ of packet %d (%d bytes at 0x%x, rkey 0x%x)", o.frame, o.readLen,
+			o.va, uint32(o.rkey))
 	} else {
 		req = fmt.Sprintf("the request with PSN %d, which the capture does not have,", p.PSN)
 	}
@@ -155,7 +157,8 @@ func (h *half) refused(p *pcap.Packet, n *Note) {
 		f.advice = adviceAccess[f.Cause]
 	}
 	f.what = func(f *Finding) string {
-		return fmt.Sprintf("%s refused %s with %q in packet %d.", h.responder(), req, this.AETH.Syndrome.String(), this.Frame) + why
+		return fmt.Sprintf("%s refused %s with %q in packet %d.", h.responder(), req,
+			this.AETH.Syndrome.String(), this.Frame) + why
 	}
 	if kind == InvalidRequest && r != nil {
 		h.maybeMTU(f, r, p)
@@ -221,7 +224,8 @@ func (h *half) fullBytes() int {
 		}
 		// A message may come as packets of a message each.
 		info := r.opcode.Info()
-		if n := r.wire - int(info.HeaderLen) - ib.ICRCBytes; info.Payload == ib.PayloadFull || info.Pos == ib.Only && n >= minFull && isMTU(n) {
+		if n := r.wire - int(info.HeaderLen) - ib.ICRCBytes; info.Payload == ib.PayloadFull ||
+			info.Pos == ib.Only && n >= minFull && isMTU(n) {
 			return n
 		}
 	}
@@ -242,7 +246,8 @@ func (h *half) sequence(p *pcap.Packet, n *Note) {
 	again := h.gapAgain(p.PSN)
 	h.silences = 0
 	h.pending = nil // the NAK explains the silence
-	if was.find != nil && was.psn == p.PSN && again == nil && (h.asked(p.PSN) || was.resentAt != 0 && p.AtNs-was.resentAt < h.crossing()) {
+	if was.find != nil && was.psn == p.PSN && again == nil &&
+		(h.asked(p.PSN) || was.resentAt != 0 && p.AtNs-was.resentAt < h.crossing()) {
 		was.find.add(p.Frame) // said again, or on its way when that was sent again
 		return
 	}
@@ -251,7 +256,8 @@ func (h *half) sequence(p *pcap.Packet, n *Note) {
 	switch d := p.PSN.Diff(was.psn); {
 	case was.find == nil:
 	case d == 0:
-		if (was.find.Kind == LostRequest || was.find.Kind == LostReadRequest) && p.AtNs-was.at >= reorderNs && !(h.confirm != nil && h.confirm.early) {
+		if (was.find.Kind == LostRequest || was.find.Kind == LostReadRequest) && p.AtNs-was.at >= reorderNs &&
+			!(h.confirm != nil && h.confirm.early) {
 			was.find.is(was.find.Kind) // it was not late
 		}
 	case d > 0 && d < keepBehind && again == nil && r != nil && p.AtNs-was.at < owedNs &&
@@ -313,7 +319,9 @@ func (h *half) sequence(p *pcap.Packet, n *Note) {
 		f.nak = p.Frame
 		this := see(p)
 		f.what = func(f *Finding) string {
-			return fmt.Sprintf("The READ request for PSN %d on (packet %d) did not arrive: %s missed it (NAK in packet %d).%s", this.PSN, f.Frames[0], h.responder(), this.Frame, h.sentAgain(f))
+			return fmt.Sprintf(
+				"The READ request for PSN %d on (packet %d) did not arrive: %s missed it (NAK in packet %d).%s",
+				this.PSN, f.Frames[0], h.responder(), this.Frame, h.sentAgain(f))
 		}
 		h.nak.find = f
 		return
@@ -334,7 +342,8 @@ func (h *half) sequence(p *pcap.Packet, n *Note) {
 	f.add(p.Frame)
 	this := see(p)
 	f.what = func(f *Finding) string {
-		return fmt.Sprintf("%s misses PSN %d (NAK in packet %d); the capture does not have it either.%s", h.responder(), this.PSN, this.Frame, h.sentAgain(f))
+		return fmt.Sprintf("%s misses PSN %d (NAK in packet %d); the capture does not have it either.%s",
+			h.responder(), this.PSN, this.Frame, h.sentAgain(f))
 	}
 	h.nak.find = f
 	if p.PSN == h.next {
@@ -411,7 +420,9 @@ func (h *half) lostAfter(r *record, p *pcap.Packet, was nak) *Finding {
 		// packet has drawn.
 		f := h.find(lostKind(info.Op), p.PSN, r.frame, p.Frame, r.last)
 		f.what = func(f *Finding) string {
-			return fmt.Sprintf("The %s in packet %d (PSN %d) did not reach %s. It was sent again, by itself, in packet %d.", requestWord(f.Kind), f.Frames[0], f.PSN, h.responder(), f.Frames[len(f.Frames)-1])
+			return fmt.Sprintf(
+				"The %s in packet %d (PSN %d) did not reach %s. It was sent again, by itself, in packet %d.",
+				requestWord(f.Kind), f.Frames[0], f.PSN, h.responder(), f.Frames[len(f.Frames)-1])
 		}
 		return f
 	}
@@ -422,7 +433,8 @@ func (h *half) lostAfter(r *record, p *pcap.Packet, was nak) *Finding {
 	h.confirm.early = was.find != nil && r.at <= max(was.at, was.resentAt) && p.PSN.Diff(was.psn) < keepBehind
 	this := see(p)
 	f.what = func(f *Finding) string {
-		s := fmt.Sprintf("The %s in packet %d (PSN %d) did not reach %s, which missed it (sequence NAK in packet %d).", requestWord(f.Kind), frame, this.PSN, h.responder(), this.Frame)
+		s := fmt.Sprintf("The %s in packet %d (PSN %d) did not reach %s, which missed it (sequence NAK in packet %d).",
+			requestWord(f.Kind), frame, this.PSN, h.responder(), this.Frame)
 		if len(f.Frames) > 2 {
 			s += fmt.Sprintf(" It was sent again in packet %d.", f.Frames[len(f.Frames)-1])
 		}

@@ -17,7 +17,8 @@ import (
 
 // changed analyses the packets of a capture after a change: change calls add for each that there is
 // to be.
-func changed(t *testing.T, name string, snaplen int, change func(p *pcap.Packet, add func(*pcap.Packet))) *analyse.Report {
+func changed(t *testing.T, name string, snaplen int,
+	change func(p *pcap.Packet, add func(*pcap.Packet))) *analyse.Report {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(captureDir, name))
 	require.NoError(t, err)
@@ -42,7 +43,8 @@ func changed(t *testing.T, name string, snaplen int, change func(p *pcap.Packet,
 
 // A capture that is cut behind the headers (tcpdump -s) is followed as a whole one.
 func TestCutCapture(t *testing.T) {
-	for _, name := range []string{"write_bw.pcap", "read_bw.pcap", "atomic_fa.pcap", "rping.pcap", "rc_pingpong_loss.pcap"} {
+	for _, name := range []string{"write_bw.pcap", "read_bw.pcap", "atomic_fa.pcap", "rping.pcap",
+		"rc_pingpong_loss.pcap"} {
 		same := func(p *pcap.Packet, add func(*pcap.Packet)) { add(p) }
 		whole, cut := changed(t, name, 0, same), changed(t, name, 96, same)
 		require.Equal(t, len(whole.Findings), len(cut.Findings), name)
@@ -103,7 +105,8 @@ func TestOneDirection(t *testing.T) {
 
 // What routers say ends as findings that name the packet.
 func TestICMP(t *testing.T) {
-	for what, kind := range map[pcap.ICMPKind]string{pcap.TooBig: "pmtu-blackhole", pcap.PortUnreachable: "peer-gone", pcap.Unreachable: "peer-gone"} {
+	for what, kind := range map[pcap.ICMPKind]string{pcap.TooBig: "pmtu-blackhole",
+		pcap.PortUnreachable: "peer-gone", pcap.Unreachable: "peer-gone"} {
 		r := changed(t, "write_bw.pcap", 0, func(p *pcap.Packet, add func(*pcap.Packet)) {
 			if p.Frame > 3 {
 				return
@@ -223,7 +226,8 @@ func TestUnansweredFirst(t *testing.T) {
 		for range 8 {
 			s.add(0, 500_000, ib.RCWriteOnly, 8)
 		}
-		gone := slices.ContainsFunc(analyseAll(s.all, analyse.Options{}).Findings, func(f *analyse.Finding) bool { return f.Kind == analyse.PeerGone })
+		gone := slices.ContainsFunc(analyseAll(s.all, analyse.Options{}).Findings,
+			func(f *analyse.Finding) bool { return f.Kind == analyse.PeerGone })
 		require.Equal(t, !first, gone)
 	}
 }

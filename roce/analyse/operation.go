@@ -70,7 +70,8 @@ func opName(o ib.Opcode) string {
 
 // ownAnswer reports whether an operation is answered by itself, and not by any later ACK.
 func ownAnswer(op ib.Operation) bool {
-	return op == ib.OpRead || op == ib.OpCompareSwap || op == ib.OpFetchAdd || op == ib.OpAtomicWrite || op == ib.OpFlush
+	return op == ib.OpRead || op == ib.OpCompareSwap || op == ib.OpFetchAdd || op == ib.OpAtomicWrite ||
+		op == ib.OpFlush
 }
 
 func isAtomic(op ib.Operation) bool { return op == ib.OpCompareSwap || op == ib.OpFetchAdd }

@@ -98,7 +98,8 @@ func TestRecorded(t *testing.T) {
 			fmt.Fprintf(&table, "%s, %s: %s\n", x.name, p.name, recorded(t, x.views[p.shows], &p, analyse.Options{}))
 		}
 		p := &place{name: "A", directed: true}
-		fmt.Fprintf(&table, "%s, conduct: %s\n", x.name, recorded(t, x.views[0], p, analyse.Options{Conduct: &analyse.Conduct{}, Recall: 100}))
+		fmt.Fprintf(&table, "%s, conduct: %s\n", x.name,
+			recorded(t, x.views[0], p, analyse.Options{Conduct: &analyse.Conduct{}, Recall: 100}))
 	}
 	if seeds.Race {
 		want, err := os.ReadFile("testdata/recorded.txt")

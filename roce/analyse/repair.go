@@ -77,7 +77,8 @@ const maxEarly = 4096
 
 func newRepair(l Loss) *repair {
 	q, r := l.Requester, l.Responder
-	return &repair{Repair: Repair{Loss: l}, to: flowKey{q.Addr, r.Addr, r.QPN}, back: flowKey{r.Addr, q.Addr, q.QPN}, seen: map[ib.PSN]bool{}}
+	return &repair{Repair: Repair{Loss: l}, to: flowKey{q.Addr, r.Addr, r.QPN},
+		back: flowKey{r.Addr, q.Addr, q.QPN}, seen: map[ib.PSN]bool{}}
 }
 
 // packet takes a packet of any connection.

@@ -20,10 +20,12 @@ func repairOf(s *script, l analyse.Loss) *analyse.Repair {
 func TestRepairOfRequest(t *testing.T) {
 	const ack, nak = ib.ACKNoCredits, ib.NAKSequence
 	lost := analyse.Loss{PSN: 0}
-	s := (&script{}).writes(0xfffffe, 0xffffff, 0, 1, 2).answer(5, ack, 0xfffffe).answer(1, nak, 0).answer(1, nak, 0).writes(0, 1, 2).answer(9, ack, 2).writes(3, 0)
+	s := (&script{}).writes(0xfffffe, 0xffffff, 0, 1, 2).answer(5, ack, 0xfffffe).answer(1, nak, 0).
+		answer(1, nak, 0).writes(0, 1, 2).answer(9, ack, 2).writes(3, 0)
 	r := repairOf(s, lost)
 	require.Equal(t, &analyse.Repair{
-		Loss: r.Loss, Times: 3, SentNs: []int64{3000, 13_000, 26_000}, ShownNs: 4000, NAKs: 2, NAKNs: 11_000, ResentNs: 13_000,
+		Loss: r.Loss, Times: 3, SentNs: []int64{3000, 13_000, 26_000}, ShownNs: 4000, NAKs: 2, NAKNs: 11_000,
+		ResentNs: 13_000,
 	}, r)
 
 	// Probes before the NAK, which starts the count anew: two and one.

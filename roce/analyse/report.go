@@ -98,7 +98,8 @@ type Way struct {
 	CE         int                 `json:"ce_marked"`
 	CNPs       int                 `json:"cnps"`                 // those that told this requester to slow down
 	CNPGapNs   int64               `json:"cnp_gap_ns,omitempty"` // the shortest time between two of them
-	Missing    int                 `json:"missing"`              // packets that the capture lacks though they were acknowledged
+	// Packets that the capture lacks though they were acknowledged.
+	Missing int `json:"missing"`
 	// PSNs of requests: the first that was seen, one past the last, and the first that was not
 	// acknowledged.
 	FirstPSN   ib.PSN `json:"first_psn"`
@@ -160,7 +161,8 @@ const (
 )
 
 func (c Cause) String() string {
-	return [...]string{"", "sequence NAK", "RNR NAK", "gap in responses", "timeout", "doubled by the network", "unknown"}[min(c, CauseUnknown)]
+	return [...]string{"", "sequence NAK", "RNR NAK", "gap in responses", "timeout", "doubled by the network",
+		"unknown"}[min(c, CauseUnknown)]
 }
 
 // Note is the analyser's classification of a packet.

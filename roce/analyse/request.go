@@ -298,7 +298,8 @@ func (h *half) fresh(p *pcap.Packet, info *ib.OpcodeInfo, n *Note) {
 	}
 	if s := h.starved; s != nil && s.restored != 0 {
 		h.starved = nil
-		if rtt := h.rtt.min; info.Op == ib.OpSend && s.restoredAt-s.at > max(50_000, 4*rtt) && p.AtNs-s.restoredAt < max(20_000, 2*rtt) {
+		if rtt := h.rtt.min; info.Op == ib.OpSend && s.restoredAt-s.at > max(50_000, 4*rtt) &&
+			p.AtNs-s.restoredAt < max(20_000, 2*rtt) {
 			h.hungry(s, p)
 		}
 	}

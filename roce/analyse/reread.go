@@ -91,7 +91,8 @@ func (h *half) readAgain(o *operation, p *pcap.Packet, n *Note) {
 			h.timeouts++
 		}
 		frame := seen.last
-		if wait, after := seen.lastAt-o.askedAt, p.AtNs-seen.lastAt; p.PSN == o.first && wait > reorderNs && after < wait {
+		if wait, after := seen.lastAt-o.askedAt, p.AtNs-seen.lastAt; p.PSN == o.first &&
+			wait > reorderNs && after < wait {
 			f := h.findBack(LateAck, p.PSN, frame, p.Frame)
 			seen.find = f
 			this := see(p)
@@ -101,7 +102,8 @@ func (h *half) readAgain(o *operation, p *pcap.Packet, n *Note) {
 			}
 			return
 		}
-		if f := o.lost; f != nil && (p.AtNs-o.askedAt < h.react()*8/10 || seen.frame > f.Frames[0] && p.AtNs-o.askedAt < 2*reorderNs && h.atRequester()) {
+		if f := o.lost; f != nil && (p.AtNs-o.askedAt < h.react()*8/10 ||
+			seen.frame > f.Frames[0] && p.AtNs-o.askedAt < 2*reorderNs && h.atRequester()) {
 			// What came behind a missing response was not taken either.
 			f.add(p.Frame)
 			return
@@ -135,7 +137,9 @@ func (h *half) readAgain(o *operation, p *pcap.Packet, n *Note) {
 		o.lost = f
 		this := see(p)
 		f.what = func(*Finding) string {
-			return fmt.Sprintf("The responses to the READ of packet %d end before PSN %d. %s asked again for the rest in packet %d.", o.frame, this.PSN, h.requester(), this.Frame)
+			return fmt.Sprintf(
+				"The responses to the READ of packet %d end before PSN %d. %s asked again for the rest in packet %d.",
+				o.frame, this.PSN, h.requester(), this.Frame)
 		}
 	case p.AtNs-o.askedAt < max(doubledNs, 2*rtt) && o.got > 0:
 		n.Cause = CauseUnknown
@@ -182,5 +186,6 @@ func (h *half) silentRead(o *operation, p *pcap.Packet) {
 		return
 	}
 	h.pending = &silence{psn: p.PSN, frames: []int{o.askFrame, p.Frame}, at: p.AtNs, first: o.askedAt, op: o, resent: 1,
-		rec: record{psn: p.PSN, times: uint16(min(o.asked, 1<<15)), opcode: ib.RCReadRequest, wire: p.Bytes, frame: o.askFrame, at: o.askedAt, op: o}}
+		rec: record{psn: p.PSN, times: uint16(min(o.asked, 1<<15)), opcode: ib.RCReadRequest, wire: p.Bytes,
+			frame: o.askFrame, at: o.askedAt, op: o}}
 }

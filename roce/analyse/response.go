@@ -44,7 +44,8 @@ func (h *half) atomicAck(p *pcap.Packet, n *Note) {
 		}
 		this := see(p)
 		f.what = func(*Finding) string {
-			return fmt.Sprintf("The answer to the atomic with PSN %d in packet %d came once more in packet %d, though the request was not sent again here. The atomic was done once.", this.PSN, was, this.Frame)
+			return fmt.Sprintf("The answer to the atomic with PSN %d in packet %d came once more in packet %d, though the request was not sent again here. The atomic was done once.",
+				this.PSN, was, this.Frame)
 		}
 		return
 	}
@@ -78,7 +79,8 @@ func (h *half) readResponse(p *pcap.Packet, info *ib.OpcodeInfo, n *Note) {
 		}
 	}
 	o := h.reading(p.PSN)
-	if l := h.looseOp; o == nil && l != nil && p.PSN.Diff(l.first) > 0 && p.PSN.Diff(l.first) < spanOf(l.readLen, ib.MTU256.Bytes()) {
+	if l := h.looseOp; o == nil && l != nil && p.PSN.Diff(l.first) > 0 &&
+		p.PSN.Diff(l.first) < spanOf(l.readLen, ib.MTU256.Bytes()) {
 		o = l // how many responses it has is not known yet
 	}
 	if o != nil {
@@ -205,13 +207,17 @@ func (h *half) fillHole(o *operation, a *record, p *pcap.Packet) {
 			o.lost, a.find = f, f
 			this := see(p)
 			f.what = func(*Finding) string {
-				return fmt.Sprintf("The READ response in packet %d (PSN %d) was overtaken by packet %d.", this.Frame, this.PSN, g.frame)
+				return fmt.Sprintf("The READ response in packet %d (PSN %d) was overtaken by packet %d.",
+					this.Frame, this.PSN, g.frame)
 			}
-		} else if f := g.find; f != nil && o.askFrame != 0 && p.AtNs-o.askedAt < h.rtt.min*8/10 && f.Kind == LostReadResponse {
+		} else if f := g.find; f != nil && o.askFrame != 0 && p.AtNs-o.askedAt < h.rtt.min*8/10 &&
+			f.Kind == LostReadResponse {
 			f.is(Reordered)
 			this := see(p)
 			f.what = func(*Finding) string {
-				return fmt.Sprintf("The READ response in packet %d (PSN %d) was overtaken by packet %d. %s had already asked again.", this.Frame, this.PSN, g.frame, h.requester())
+				return fmt.Sprintf(
+					"The READ response in packet %d (PSN %d) was overtaken by packet %d. %s had already asked again.",
+					this.Frame, this.PSN, g.frame, h.requester())
 			}
 		} else {
 			f.add(p.Frame)
@@ -249,6 +255,7 @@ func (h *half) responseAgain(o *operation, a *record, p *pcap.Packet) {
 	}
 	this := see(p)
 	f.what = func(*Finding) string {
-		return fmt.Sprintf("The READ response in packet %d (PSN %d) came once more in packet %d, though the READ was not asked for again here.", was, this.PSN, this.Frame)
+		return fmt.Sprintf("The READ response in packet %d (PSN %d) came once more in packet %d, though the READ was not asked for again here.",
+			was, this.PSN, this.Frame)
 	}
 }

@@ -13,7 +13,8 @@ import (
 // arrived.
 func (h *half) answerToAgain(p *pcap.Packet) {
 	f := h.silentLast
-	if f == nil || f.request != h.silentPSN || !f.open || !h.last.valid || p.PSN != h.last.psn || p.AtNs-h.last.at > 2*max(reorderNs, h.silentGap) {
+	if f == nil || f.request != h.silentPSN || !f.open || !h.last.valid || p.PSN != h.last.psn ||
+		p.AtNs-h.last.at > 2*max(reorderNs, h.silentGap) {
 		return
 	}
 	f.add(p.Frame)
@@ -33,8 +34,7 @@ func (h *half) answerToAgain(p *pcap.Packet) {
 	h.lostAckOf(f, p.PSN)
 }
 
-// resolve decides why a request had to be sent again for want of an answer, now that there is
-// one.
+// resolve decides why a request had to be sent again for want of an answer, now that there is one.
 func (h *half) resolve(p *pcap.Packet, psn ib.PSN, r *record) {
 	s := h.pending
 	if s == nil || psn.Diff(s.psn) < 0 {
@@ -253,7 +253,8 @@ func (h *half) duplicatesAcked(s *silence, p *pcap.Packet, psn ib.PSN, r *record
 	} else {
 		f.is(LateAck, LostRequest)
 		f.what = func(f *Finding) string {
-			return fmt.Sprintf("%s sent again from PSN %d on (packet %d) though nothing was lost, and no acknowledgement was due: its timer ran out too early. The responder acknowledged duplicates.", h.requester(), s.psn, again)
+			return fmt.Sprintf("%s sent again from PSN %d on (packet %d) though nothing was lost, and no acknowledgement was due: its timer ran out too early. The responder acknowledged duplicates.",
+				h.requester(), s.psn, again)
 		}
 	}
 	h.silentLast = f

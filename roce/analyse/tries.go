@@ -42,7 +42,9 @@ func (t *tries) request(c *conduct, p *pcap.Packet) {
 		most *= maxRepeats
 	}
 	if n > most {
-		c.a.breach(RuleTries, p, "packet %d: PSN %d was sent %d times without an answer to anything new, want %d at most", p.Frame, p.PSN, n, most)
+		c.a.breach(RuleTries, p,
+			"packet %d: PSN %d was sent %d times without an answer to anything new, want %d at most",
+			p.Frame, p.PSN, n, most)
 	}
 }
 
@@ -93,6 +95,8 @@ func (t *targets) request(c *conduct, p *pcap.Packet) {
 		return
 	}
 	if *was != now {
-		c.a.breach(RuleAgain, p, "packet %d: %v with PSN %d is sent again for address %#x, key %#x, and was for %#x, %#x", p.Frame, p.Opcode, p.PSN, now.va, now.rkey, was.va, was.rkey)
+		c.a.breach(RuleAgain, p,
+			"packet %d: %v with PSN %d is sent again for address %#x, key %#x, and was for %#x, %#x", p.Frame,
+			p.Opcode, p.PSN, now.va, now.rkey, was.va, was.rkey)
 	}
 }

@@ -65,7 +65,8 @@ func (e *Error) Is(target error) bool { return target == ErrDenied }
 func (k *Key) check() error {
 	switch {
 	case len(k.Secret) < MinSecret:
-		return &roce.ArgError{Op: "authenticate", Arg: "Secret", Why: fmt.Sprintf("%d bytes; at least %d", len(k.Secret), MinSecret)}
+		return &roce.ArgError{Op: "authenticate", Arg: "Secret",
+			Why: fmt.Sprintf("%d bytes; at least %d", len(k.Secret), MinSecret)}
 	case len(k.ID) > MaxID:
 		return &roce.ArgError{Op: "authenticate", Arg: "ID", Why: fmt.Sprintf("%d bytes; at most %d", len(k.ID), MaxID)}
 	}
@@ -268,7 +269,8 @@ func Server(ctx context.Context, c *roce.Conn, lookup func(id string) []byte) (i
 // Handler returns a handler for [roce.Server] that authenticates the peer, and then calls handle
 // with the ID of its key. If that fails the connection is closed, and the handler returns the
 // error.
-func Handler(lookup func(id string) []byte, handle func(ctx context.Context, c *roce.Conn, id string) error) func(context.Context, *roce.Conn) error {
+func Handler(lookup func(id string) []byte,
+	handle func(ctx context.Context, c *roce.Conn, id string) error) func(context.Context, *roce.Conn) error {
 	return func(ctx context.Context, c *roce.Conn) error {
 		id, err := Server(ctx, c, lookup)
 		if err != nil {

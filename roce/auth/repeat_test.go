@@ -30,7 +30,8 @@ func served(t *testing.T, net *sim.Fabric) (dial func() (*roce.Conn, error), sto
 	var all sync.WaitGroup
 	ctx, cancel := context.WithCancel(t.Context())
 	all.Go(func() {
-		_ = l.Serve(ctx, Handler(lookup, func(ctx context.Context, c *roce.Conn, _ string) error { return c.Wait(ctx) }))
+		_ = l.Serve(ctx,
+			Handler(lookup, func(ctx context.Context, c *roce.Conn, _ string) error { return c.Wait(ctx) }))
 	})
 	dial = func() (*roce.Conn, error) {
 		return (&roce.Dialer{ConnConfig: roce.ConnConfig{Device: cd}}).Dial(t.Context(), "192.0.2.1:7000")

@@ -232,7 +232,8 @@ func (c *ICRC) check(p gopacket.Packet, data []byte) {
 	}
 	body := data[:len(data)-ib.ICRCBytes]
 	c.Known = true
-	c.Right = icrc.Checksum(ident, body) == c.ICRC || ib.Opcode(data[0]) == ib.RCFlush && icrc.ChecksumFlushRxe(ident, body) == c.ICRC
+	c.Right = icrc.Checksum(ident, body) == c.ICRC ||
+		ib.Opcode(data[0]) == ib.RCFlush && icrc.ChecksumFlushRxe(ident, body) == c.ICRC
 }
 
 // SerializeTo writes all headers before the payload, and padding and ICRC after it. With

@@ -50,7 +50,8 @@ func TestCaptures(t *testing.T) {
 			}
 		}
 	}
-	for _, l := range []gopacket.LayerType{layers.LayerTypeDETH, layers.LayerTypeRETH, layers.LayerTypeAETH, layers.LayerTypeAtomicETH, layers.LayerTypeAtomicAckETH, layers.LayerTypeImmDt} {
+	for _, l := range []gopacket.LayerType{layers.LayerTypeDETH, layers.LayerTypeRETH, layers.LayerTypeAETH,
+		layers.LayerTypeAtomicETH, layers.LayerTypeAtomicAckETH, layers.LayerTypeImmDt} {
 		require.NotZero(t, seen[l], "%v", l)
 	}
 }
@@ -58,18 +59,23 @@ func TestCaptures(t *testing.T) {
 // A packet that is built decodes to itself, for every opcode.
 func TestSerialize(t *testing.T) {
 	layers.Register()
-	flow := ib.Flow{Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("192.0.2.2"), SrcPort: 50000, DstPort: ib.UDPPort}
+	flow := ib.Flow{Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("192.0.2.2"),
+		SrcPort: 50000, DstPort: ib.UDPPort}
 	for o := range 256 {
 		op := ib.Opcode(o)
 		b := &layers.BTH{Flow: &flow, Ident: 7}
-		b.Packet = ib.Packet{BTH: ib.BTH{Opcode: op, PKey: ib.PKeyDefault, DestQP: 17, PSN: 99}, RETH: ib.RETH{VA: 1, RKey: 2, Len: 3},
-			Atomic: ib.AtomicETH{VA: 4, SwapAdd: 5}, DETH: ib.DETH{QKey: 6, SrcQP: 7}, AETH: ib.AETH{Syndrome: 0x60, MSN: 8}, AtomicAck: 9, ImmDt: 10, IETH: 11}
-		ip := &golayers.IPv4{Version: 4, TTL: 64, Id: 7, Flags: golayers.IPv4DontFragment, Protocol: golayers.IPProtocolUDP, SrcIP: net.IP{192, 0, 2, 1}, DstIP: net.IP{192, 0, 2, 2}}
+		b.Packet = ib.Packet{BTH: ib.BTH{Opcode: op, PKey: ib.PKeyDefault, DestQP: 17, PSN: 99},
+			RETH: ib.RETH{VA: 1, RKey: 2, Len: 3}, Atomic: ib.AtomicETH{VA: 4, SwapAdd: 5}, DETH: ib.DETH{
+				QKey: 6, SrcQP: 7,
+			}, AETH: ib.AETH{Syndrome: 0x60, MSN: 8}, AtomicAck: 9, ImmDt: 10, IETH: 11}
+		ip := &golayers.IPv4{Version: 4, TTL: 64, Id: 7, Flags: golayers.IPv4DontFragment,
+			Protocol: golayers.IPProtocolUDP, SrcIP: net.IP{192, 0, 2, 1}, DstIP: net.IP{192, 0, 2, 2}}
 		udp := &golayers.UDP{SrcPort: 50000, DstPort: ib.UDPPort}
 		require.NoError(t, udp.SetNetworkLayerForChecksum(ip))
 		buf := gopacket.NewSerializeBuffer()
 		payload := []byte("hello")
-		err := gopacket.SerializeLayers(buf, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, ip, udp, b, gopacket.Payload(payload))
+		err := gopacket.SerializeLayers(buf, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, ip,
+			udp, b, gopacket.Payload(payload))
 		if !op.Known() {
 			require.Error(t, err)
 			continue
@@ -109,7 +115,8 @@ func TestLayers(t *testing.T) {
 		for size := range 5 {
 			payload := []byte("hello")[:size]
 			buf := gopacket.NewSerializeBuffer()
-			require.NoError(t, gopacket.SerializeLayers(buf, gopacket.SerializeOptions{FixLengths: true}, b, gopacket.Payload(payload)))
+			require.NoError(t, gopacket.SerializeLayers(buf, gopacket.SerializeOptions{FixLengths: true}, b,
+				gopacket.Payload(payload)))
 			data := buf.Bytes()
 			require.Equal(t, -size&3, int(data[1]>>4&3), "the padding of %d bytes", size)
 			require.Len(t, data, int(b.Opcode.Info().HeaderLen)+(size+3)&^3+4)
@@ -126,21 +133,33 @@ func TestLayers(t *testing.T) {
 				bytes int
 				layer func(golayers.BaseLayer) gopacket.Layer
 			}{
-				{ib.HasDETH, 8, func(l golayers.BaseLayer) gopacket.Layer { return &layers.DETH{BaseLayer: l, DETH: b.DETH} }},
-				{ib.HasFETH, 4, func(l golayers.BaseLayer) gopacket.Layer { return &layers.FETH{BaseLayer: l, FETH: b.FETH} }},
-				{ib.HasRETH, 16, func(l golayers.BaseLayer) gopacket.Layer { return &layers.RETH{BaseLayer: l, RETH: b.RETH} }},
-				{ib.HasAtomicETH, 28, func(l golayers.BaseLayer) gopacket.Layer { return &layers.AtomicETH{BaseLayer: l, AtomicETH: b.Atomic} }},
-				{ib.HasAETH, 4, func(l golayers.BaseLayer) gopacket.Layer { return &layers.AETH{BaseLayer: l, AETH: b.AETH} }},
-				{ib.HasAtomicAckETH, 8, func(l golayers.BaseLayer) gopacket.Layer { return &layers.AtomicAckETH{BaseLayer: l, Original: 9} }},
-				{ib.HasImmDt, 4, func(l golayers.BaseLayer) gopacket.Layer { return &layers.ImmDt{BaseLayer: l, Immediate: 10} }},
-				{ib.HasIETH, 4, func(l golayers.BaseLayer) gopacket.Layer { return &layers.IETH{BaseLayer: l, RKey: 11} }},
+				{ib.HasDETH, 8,
+					func(l golayers.BaseLayer) gopacket.Layer { return &layers.DETH{BaseLayer: l, DETH: b.DETH} }},
+				{ib.HasFETH, 4,
+					func(l golayers.BaseLayer) gopacket.Layer { return &layers.FETH{BaseLayer: l, FETH: b.FETH} }},
+				{ib.HasRETH, 16,
+					func(l golayers.BaseLayer) gopacket.Layer { return &layers.RETH{BaseLayer: l, RETH: b.RETH} }},
+				{ib.HasAtomicETH, 28, func(l golayers.BaseLayer) gopacket.Layer {
+					return &layers.AtomicETH{BaseLayer: l, AtomicETH: b.Atomic}
+				}},
+				{ib.HasAETH, 4,
+					func(l golayers.BaseLayer) gopacket.Layer { return &layers.AETH{BaseLayer: l, AETH: b.AETH} }},
+				{ib.HasAtomicAckETH, 8, func(l golayers.BaseLayer) gopacket.Layer {
+					return &layers.AtomicAckETH{BaseLayer: l, Original: 9}
+				}},
+				{ib.HasImmDt, 4,
+					func(l golayers.BaseLayer) gopacket.Layer { return &layers.ImmDt{BaseLayer: l, Immediate: 10} }},
+				{ib.HasIETH, 4,
+					func(l golayers.BaseLayer) gopacket.Layer { return &layers.IETH{BaseLayer: l, RKey: 11} }},
 			} {
 				if b.Opcode.Has(h.is) {
 					want = append(want, h.layer(next(h.bytes)))
 				}
 			}
 			end := len(data) - 4
-			want = append(want, &layers.ICRC{BaseLayer: golayers.BaseLayer{Contents: data[end:], Payload: data[end-(size+3)&^3:][:size]}})
+			want = append(want, &layers.ICRC{
+				BaseLayer: golayers.BaseLayer{Contents: data[end:], Payload: data[end-(size+3)&^3:][:size]},
+			})
 
 			p := gopacket.NewPacket(data, layers.LayerTypeBTH, gopacket.Default)
 			require.Nil(t, p.ErrorLayer(), "%v", b.Opcode)
@@ -176,14 +195,18 @@ func TestTruncated(t *testing.T) {
 func TestICRC(t *testing.T) {
 	layers.Register()
 	frame := func(ip gopacket.SerializableLayer, src, dst string, more int) gopacket.Packet {
-		flow := ib.Flow{Src: netip.MustParseAddr(src), Dst: netip.MustParseAddr(dst), SrcPort: 50000, DstPort: ib.UDPPort}
-		b := &layers.BTH{Flow: &flow, Ident: 7, Packet: ib.Packet{BTH: ib.BTH{Opcode: ib.RCSendOnly, PKey: ib.PKeyDefault, DestQP: 17}}}
+		flow := ib.Flow{Src: netip.MustParseAddr(src), Dst: netip.MustParseAddr(dst), SrcPort: 50000,
+			DstPort: ib.UDPPort}
+		b := &layers.BTH{Flow: &flow, Ident: 7,
+			Packet: ib.Packet{BTH: ib.BTH{Opcode: ib.RCSendOnly, PKey: ib.PKeyDefault, DestQP: 17}}}
 		udp := &golayers.UDP{SrcPort: 50000, DstPort: ib.UDPPort}
 		buf := gopacket.NewSerializeBuffer()
-		require.NoError(t, gopacket.SerializeLayers(buf, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, b, gopacket.Payload("data")))
+		require.NoError(t, gopacket.SerializeLayers(buf,
+			gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, b, gopacket.Payload("data")))
 		udp.Length = uint16(8 + len(buf.Bytes()) + more)
 		whole := gopacket.NewSerializeBuffer()
-		require.NoError(t, gopacket.SerializeLayers(whole, gopacket.SerializeOptions{}, ip, udp, gopacket.Payload(buf.Bytes())))
+		require.NoError(t,
+			gopacket.SerializeLayers(whole, gopacket.SerializeOptions{}, ip, udp, gopacket.Payload(buf.Bytes())))
 		first := gopacket.Decoder(golayers.LayerTypeIPv4)
 		if flow.Src.Is6() {
 			first = golayers.LayerTypeIPv6
@@ -196,7 +219,8 @@ func TestICRC(t *testing.T) {
 			SrcIP: net.IP{192, 0, 2, 1}, DstIP: net.IP{192, 0, 2, 2},
 		}
 	}
-	v6 := &golayers.IPv6{Version: 6, HopLimit: 64, Length: 8 + 20, NextHeader: golayers.IPProtocolUDP, SrcIP: net.ParseIP("2001:db8::1"), DstIP: net.ParseIP("2001:db8::2")}
+	v6 := &golayers.IPv6{Version: 6, HopLimit: 64, Length: 8 + 20, NextHeader: golayers.IPProtocolUDP,
+		SrcIP: net.ParseIP("2001:db8::1"), DstIP: net.ParseIP("2001:db8::2")}
 	for name, c := range map[string]struct {
 		p            gopacket.Packet
 		known, right bool

@@ -113,11 +113,13 @@ func TestCheckRunOfSegments(t *testing.T) {
 			if i == len(c.ids)-1 && !c.good {
 				want = VerdictBad
 			}
-			require.Equal(t, want, f.CheckSegment(payload(v4a, v4b, ib.RCWriteMiddle, 200, id, rng), c.ids[0], i), "%d, packet %d", c.ids, i)
+			require.Equal(t, want, f.CheckSegment(payload(v4a, v4b, ib.RCWriteMiddle, 200, id, rng), c.ids[0], i),
+				"%d, packet %d", c.ids, i)
 		}
 		if !c.good { // and the next one may come as if that had been right
 			next := c.ids[len(c.ids)-2] + 2
-			require.Equal(t, VerdictOK, f.CheckSegment(payload(v4a, v4b, ib.RCWriteMiddle, 200, next, rng), c.ids[0], len(c.ids)))
+			require.Equal(t, VerdictOK,
+				f.CheckSegment(payload(v4a, v4b, ib.RCWriteMiddle, 200, next, rng), c.ids[0], len(c.ids)))
 		}
 	}
 	f := NewVerifier(4791).Flow(&src)

@@ -66,12 +66,12 @@ type Link interface {
 	// returned, no earlier f is running.
 	Watch(f func(PortState))
 
-	// Returned returns the next datagram to queue pair 1 of a peer that came back because no socket
-	// has the port at the peer's address, or because no way leads to that address: ICMP destination
-	// unreachable, also from this host's own kernel when nobody answers ARP. The quote is valid until
-	// the next call, and nil if there is none. Anyone who knows the addresses can forge such a
-	// message; the content of the quote tells whether it is genuine (package cm). Only the receiving
-	// side calls it.
+	// Returned returns the next datagram to queue pair 1 of a peer that came back because no
+	// socket has the port at the peer's address, or because no way leads to that address: ICMP
+	// destination unreachable, also from this host's own kernel when nobody answers ARP. The quote
+	// is valid until the next call, and nil if there is none. Anyone who knows the addresses can
+	// forge such a message; the content of the quote tells whether it is genuine (package cm).
+	// Only the receiving side calls it.
 	Returned() wire.Returned
 
 	// SourcePort returns the UDP source port of packets on the path. Only the sending side calls

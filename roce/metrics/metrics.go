@@ -33,8 +33,8 @@ type Metric struct {
 // Read returns the metrics of a device, always in the same order; all are 0 if it is nil.
 func Read(d *verbs.Device) []Metric {
 	return (&state{
-		Counters: d.Counters(), cm: rdmacm.CountersOf(d), mem: d.MemCounts(), linger: rsocket.Lingering(d), buffers: rsocket.Buffers(d),
-		port: d.Port(), conns: len(roce.Conns(d)),
+		Counters: d.Counters(), cm: rdmacm.CountersOf(d), mem: d.MemCounts(), linger: rsocket.Lingering(d),
+		buffers: rsocket.Buffers(d), port: d.Port(), conns: len(roce.Conns(d)),
 	}).metrics()
 }
 
@@ -67,7 +67,8 @@ func (s *state) metrics() (out []Metric) {
 	count("cm_drop_peer", "requests beyond what one peer may have open", s.cm.DropPeer)
 	count("cm_drop_conns", "requests beyond what there may be of connections", s.cm.DropConns)
 	count("rsocket_lost", "rsockets whose Close gave up on data that the peer did not acknowledge", s.linger.Lost)
-	count("rsocket_buffers_refused", "larger buffers that rsockets did not get: all of the device had 512 MiB", s.buffers.Refused)
+	count("rsocket_buffers_refused",
+		"larger buffers that rsockets did not get: all of the device had 512 MiB", s.buffers.Refused)
 	gauge("port_active", "1 if the port can carry packets", map[bool]int{true: 1}[s.port.Active])
 	gauge("port_mtu", "path MTU of new connections, in bytes", s.port.ActiveMTU.Bytes())
 	gauge("connections", "open connections of package roce", s.conns)

@@ -30,8 +30,9 @@ func TestEveryCounter(t *testing.T) {
 		names = append(names, c.name)
 	}
 	require.Equal(t, []string{
-		"sent_pkts", "rcvd_pkts", "duplicate_request", "out_of_seq_request", "rcvd_rnr_err", "send_rnr_err", "rcvd_seq_err",
-		"ack_deferred", "retry_exceeded_err", "retry_rnr_exceeded_err", "completer_retry_err", "send_err", "link_downed", "rdma_sends",
+		"sent_pkts", "rcvd_pkts", "duplicate_request", "out_of_seq_request", "rcvd_rnr_err",
+		"send_rnr_err", "rcvd_seq_err", "ack_deferred", "retry_exceeded_err", "retry_rnr_exceeded_err",
+		"completer_retry_err", "send_err", "link_downed", "rdma_sends",
 		"rdma_recvs", "sent_bytes", "rcvd_bytes",
 	}, names)
 }

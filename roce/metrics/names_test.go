@@ -22,8 +22,9 @@ func TestNames(t *testing.T) {
 	}
 	s := state{
 		cm: rdmacm.Counters{
-			Stats: cm.Stats{Retries: 1, Timeouts: 2, Evicted: 3, DropMalformed: 4, DropBacklog: 5, DropPeer: 6, DropConns: 7},
-			Now:   cm.Counts{Conns: 8, HalfOpen: 9, Timewait: 10, Listeners: 11},
+			Stats: cm.Stats{Retries: 1, Timeouts: 2, Evicted: 3, DropMalformed: 4, DropBacklog: 5,
+				DropPeer: 6, DropConns: 7},
+			Now: cm.Counts{Conns: 8, HalfOpen: 9, Timewait: 10, Listeners: 11},
 		},
 		linger:  rsocket.LingerStats{Lost: 12, Conns: 13},
 		buffers: rsocket.BufferStats{Refused: 14, Bytes: 15},

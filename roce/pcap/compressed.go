@@ -29,7 +29,8 @@ func (f *Reader) decompress() error {
 		f.r = bufio.NewReaderSize(z, 1<<16)
 	case bytes.HasPrefix(head, magicZstd):
 		// It has no goroutines of its own, so it need not be closed.
-		z, err := zstd.NewReader(f.r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true))
+		z, err := zstd.NewReader(f.r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow),
+			zstd.WithDecoderLowmem(true))
 		if err != nil {
 			return f.fail("the header of zstd is damaged", noEOF(err))
 		}

@@ -377,7 +377,8 @@ func (d *Decoder) readICMP(b []byte, v6 bool, p Packet) Reason {
 	}
 	q := b[8:]
 	var ipBytes int
-	inner := Packet{Frame: p.Frame, AtNs: p.AtNs, Iface: p.Iface, Dir: p.Dir, Tunnel: p.Tunnel, Tagged: p.Tagged, VLAN: p.VLAN, Priority: p.Priority}
+	inner := Packet{Frame: p.Frame, AtNs: p.AtNs, Iface: p.Iface, Dir: p.Dir, Tunnel: p.Tunnel,
+		Tagged: p.Tagged, VLAN: p.VLAN, Priority: p.Priority}
 	switch {
 	case !v6 && len(q) >= 28 && q[0]>>4 == 4 && q[9] == protoUDP && int(q[0]&15)*4+8 <= len(q) && q[0]&15 >= 5:
 		ipBytes = int(q[0]&15) * 4

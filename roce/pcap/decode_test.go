@@ -66,7 +66,8 @@ func TestICMPv4(t *testing.T) {
 		udp := binary.BigEndian.AppendUint16(nil, 50000)
 		udp = binary.BigEndian.AppendUint16(udp, ib.UDPPort)
 		udp = append(binary.BigEndian.AppendUint16(udp, 8+12+8+4), 0, 0)
-		bth := []byte{byte(ib.RCWriteMiddle), 0, 0xFF, 0xFF, 0xC0, 1, 2, 3, 0x80, 4, 5, 6, 1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 9, 9, 77}
+		bth := []byte{byte(ib.RCWriteMiddle), 0, 0xFF, 0xFF, 0xC0, 1, 2, 3, 0x80, 4, 5, 6, 1, 2, 3, 4, 5, 6,
+			7, 8, 9, 9, 9, 9, 77}
 		return append(append(ip, udp...), bth[:more]...)
 	}
 	decode := func(d *pcap.Decoder, typ, code byte, quoted []byte) []pcap.Packet {
@@ -74,22 +75,26 @@ func TestICMPv4(t *testing.T) {
 		ip := []byte{0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 1, 0, 0, 10, 0, 0, 9, 10, 0, 0, 1}
 		binary.BigEndian.PutUint16(ip[2:], uint16(20+len(msg)))
 		msg = append(ip, msg...)
-		return d.Decode(&pcap.Frame{Link: pcap.LinkRaw, Number: 3, AtNs: 4, Dir: pcap.In, Data: msg, WireBytes: len(msg)})
+		return d.Decode(
+			&pcap.Frame{Link: pcap.LinkRaw, Number: 3, AtNs: 4, Dir: pcap.In, Data: msg, WireBytes: len(msg)})
 	}
 	for _, c := range []struct {
 		typ, code byte
 		what      pcap.ICMPKind
 		mtu       int
 	}{
-		{3, 0, pcap.Unreachable, 0}, {3, 1, pcap.Unreachable, 0}, {3, 3, pcap.PortUnreachable, 0}, {3, 4, pcap.TooBig, 1280},
+		{3, 0, pcap.Unreachable, 0}, {3, 1, pcap.Unreachable, 0}, {3, 3, pcap.PortUnreachable, 0}, {3, 4,
+			pcap.TooBig, 1280},
 		{3, 9, pcap.Prohibited, 0}, {3, 10, pcap.Prohibited, 0}, {3, 13, pcap.Prohibited, 0},
 	} {
 		for _, options := range []int{0, 8, 40} {
 			all := decode(&pcap.Decoder{}, c.typ, c.code, quote(options, 20))
 			require.Len(t, all, 1)
 			p := all[0]
-			require.Equal(t, &pcap.ICMP{From: netip.MustParseAddr("10.0.0.9"), What: c.what, MTU: c.mtu, Type: c.typ, Code: c.code, HasBTH: true}, p.ICMP)
-			require.Equal(t, ib.Flow{Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.0.2"), SrcPort: 50000, DstPort: ib.UDPPort}, p.Flow)
+			require.Equal(t, &pcap.ICMP{From: netip.MustParseAddr("10.0.0.9"), What: c.what, MTU: c.mtu,
+				Type: c.typ, Code: c.code, HasBTH: true}, p.ICMP)
+			require.Equal(t, ib.Flow{Src: netip.MustParseAddr("10.0.0.1"),
+				Dst: netip.MustParseAddr("10.0.0.2"), SrcPort: 50000, DstPort: ib.UDPPort}, p.Flow)
 			require.Equal(t, []any{3, int64(4), pcap.In, ib.RCWriteMiddle, ib.QPN(0x010203), ib.PSN(0x040506), 24},
 				[]any{p.Frame, p.AtNs, p.Dir, p.Opcode, p.DestQP, p.PSN, p.Bytes})
 		}
@@ -105,8 +110,9 @@ func TestICMPv4(t *testing.T) {
 		return q
 	}
 	for what, q := range map[string][]byte{
-		"IPv6": with(0, 0x65), "a header of 16 bytes": with(0, 0x44), "a header beyond the end": with(0, 0x4A), "TCP": with(9, 6),
-		"another port": with(23, 1), "too short": quote(0, 0)[:27],
+		"IPv6": with(0, 0x65), "a header of 16 bytes": with(0, 0x44),
+		"a header beyond the end": with(0, 0x4A), "TCP": with(9, 6), "another port": with(23, 1),
+		"too short": quote(0, 0)[:27],
 	} {
 		d := &pcap.Decoder{}
 		require.Empty(t, decode(d, 3, 1, q), what)
@@ -132,7 +138,8 @@ func TestReasons(t *testing.T) {
 	}
 	udp6 := append([]byte{0x6A, 0xB1, 0x23, 0x45, 0, 28, 17, 9}, make([]byte, 32)...)
 	udp6[23], udp6[39] = 1, 2
-	udp6 = append(append(udp6, 0xC3, 0x50, 0x12, 0xB7, 0, 28, 0, 0), []byte{byte(ib.RCAcknowledge), 0, 0xFF, 0xFF, 0, 0, 0, 17, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0}...)
+	udp6 = append(append(udp6, 0xC3, 0x50, 0x12, 0xB7, 0, 28, 0, 0),
+		[]byte{byte(ib.RCAcknowledge), 0, 0xFF, 0xFF, 0, 0, 0, 17, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0}...)
 	tagged := func(n int) []byte {
 		b := make([]byte, 12)
 		for range n {
@@ -141,7 +148,9 @@ func TestReasons(t *testing.T) {
 		return append(append(b, 8, 0), good...)
 	}
 	tunnel := func(port uint16, head []byte, inner []byte) []byte {
-		b := append([]byte{0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2, 3, 232, 0, 0, 0, 0, 0, 0}, head...)
+		b := append([]byte{
+			0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2, 3, 232, 0, 0, 0, 0, 0, 0,
+		}, head...)
 		b = append(b, inner...)
 		binary.BigEndian.PutUint16(b[2:], uint16(len(b)))
 		binary.BigEndian.PutUint16(b[22:], port)
@@ -201,9 +210,12 @@ func TestReasons(t *testing.T) {
 		{"five tunnels", pcap.LinkRaw, vxlan(deep), pcap.OtherPort},
 		{"VXLAN without its flag", pcap.LinkRaw, tunnel(4789, make([]byte, 8), good), pcap.OtherPort},
 		{"VXLAN, cut", pcap.LinkRaw, tunnel(4789, nil, make([]byte, 7)), pcap.OtherPort},
-		{"Geneve of IP, with options", pcap.LinkRaw, tunnel(6081, []byte{2, 0, 8, 0, 0, 0, 9, 0, 1, 2, 3, 4, 5, 6, 7, 8}, good), pcap.Found},
-		{"Geneve, cut in its options", pcap.LinkRaw, tunnel(6081, []byte{2, 0, 8, 0, 0, 0, 9, 0, 1, 2, 3}, nil), pcap.TooShort},
-		{"Geneve, another version", pcap.LinkRaw, tunnel(6081, []byte{0x40, 0, 8, 0, 0, 0, 9, 0}, good), pcap.OtherPort},
+		{"Geneve of IP, with options", pcap.LinkRaw,
+			tunnel(6081, []byte{2, 0, 8, 0, 0, 0, 9, 0, 1, 2, 3, 4, 5, 6, 7, 8}, good), pcap.Found},
+		{"Geneve, cut in its options", pcap.LinkRaw,
+			tunnel(6081, []byte{2, 0, 8, 0, 0, 0, 9, 0, 1, 2, 3}, nil), pcap.TooShort},
+		{"Geneve, another version", pcap.LinkRaw, tunnel(6081, []byte{0x40, 0, 8, 0, 0, 0, 9, 0}, good),
+			pcap.OtherPort},
 		{"Geneve, cut", pcap.LinkRaw, tunnel(6081, nil, make([]byte, 7)), pcap.OtherPort},
 		{"another link", 250, good, pcap.UnknownLink},
 	} {
@@ -220,10 +232,12 @@ func TestReasons(t *testing.T) {
 		require.NotEmpty(t, c.want.String())
 	}
 	p := (&pcap.Decoder{}).Decode(&pcap.Frame{Link: pcap.LinkIPv6, Data: udp6, WireBytes: len(udp6)})[0]
-	require.Equal(t, []any{uint8(0xAB), uint32(0x12345), uint8(9), "::1", "::2", 20}, []any{p.TrafficClass, p.FlowLabel, p.HopLimit, p.Flow.Src.String(), p.Flow.Dst.String(), p.Bytes})
+	require.Equal(t, []any{uint8(0xAB), uint32(0x12345), uint8(9), "::1", "::2", 20},
+		[]any{p.TrafficClass, p.FlowLabel, p.HopLimit, p.Flow.Src.String(), p.Flow.Dst.String(), p.Bytes})
 	for typ, dir := range []pcap.Direction{pcap.In, pcap.In, pcap.In, pcap.Unknown, pcap.Out, pcap.Unknown} {
 		f := link(pcap.LinkSLL, good)
 		f[1] = byte(typ)
-		require.Equal(t, dir, (&pcap.Decoder{}).Decode(&pcap.Frame{Link: pcap.LinkSLL, Data: f, WireBytes: len(f)})[0].Dir)
+		require.Equal(t, dir,
+			(&pcap.Decoder{}).Decode(&pcap.Frame{Link: pcap.LinkSLL, Data: f, WireBytes: len(f)})[0].Dir)
 	}
 }

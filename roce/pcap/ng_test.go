@@ -102,14 +102,20 @@ func TestNG(t *testing.T) {
 			return n.block(6, append([]any{iface, high, low, size, wire, data[:size]}, more...)...)
 		}
 		frame(packet(0, 0, 1000000, 5, 5), pcap.Frame{Link: pcap.LinkRaw, AtNs: 1e9, Data: data, WireBytes: 5})
-		frame(packet(1, 1, 5, 4, 9, flags(1)), pcap.Frame{Link: pcap.LinkEthernet, Iface: 1, AtNs: 1<<32 + 5 + 3600e9, Data: data[:4], WireBytes: 9, Dir: pcap.In})
-		frame(packet(2, 0, 1024+512, 5, 4, flags(2)), pcap.Frame{Link: pcap.LinkSLL, Iface: 2, AtNs: 1.5e9, Data: data, WireBytes: 5, Dir: pcap.Out})
-		frame(packet(3, 0, 7, 3, 3, flags(3)), pcap.Frame{Link: pcap.LinkSLL2, Iface: 3, AtNs: 7000, Data: data[:3], WireBytes: 3})
-		frame(packet(4, 1, 0, 0, 1<<24), pcap.Frame{Link: pcap.LinkNull, Iface: 4, AtNs: 1 << 32 / 1000, Data: []byte{}, WireBytes: pcap.MaxRecordBytes})
-		frame(packet(5, 0, 2, 1, -1), pcap.Frame{Link: pcap.LinkIPv6, Iface: 5, AtNs: 2e9, Data: data[:1], WireBytes: pcap.MaxRecordBytes})
+		frame(packet(1, 1, 5, 4, 9, flags(1)), pcap.Frame{Link: pcap.LinkEthernet, Iface: 1,
+			AtNs: 1<<32 + 5 + 3600e9, Data: data[:4], WireBytes: 9, Dir: pcap.In})
+		frame(packet(2, 0, 1024+512, 5, 4, flags(2)),
+			pcap.Frame{Link: pcap.LinkSLL, Iface: 2, AtNs: 1.5e9, Data: data, WireBytes: 5, Dir: pcap.Out})
+		frame(packet(3, 0, 7, 3, 3, flags(3)),
+			pcap.Frame{Link: pcap.LinkSLL2, Iface: 3, AtNs: 7000, Data: data[:3], WireBytes: 3})
+		frame(packet(4, 1, 0, 0, 1<<24), pcap.Frame{Link: pcap.LinkNull, Iface: 4, AtNs: 1 << 32 / 1000,
+			Data: []byte{}, WireBytes: pcap.MaxRecordBytes})
+		frame(packet(5, 0, 2, 1, -1),
+			pcap.Frame{Link: pcap.LinkIPv6, Iface: 5, AtNs: 2e9, Data: data[:1], WireBytes: pcap.MaxRecordBytes})
 		frame(n.block(3, 5, data), pcap.Frame{Link: pcap.LinkRaw, Data: data[:3], WireBytes: 5})
 		old := append(n.order.AppendUint16(nil, 1), 0, 9)
-		frame(n.block(2, old, 0, 8, 5, 6, data), pcap.Frame{Link: pcap.LinkEthernet, Iface: 1, AtNs: 8 + 3600e9, Data: data, WireBytes: 6})
+		frame(n.block(2, old, 0, 8, 5, 6, data),
+			pcap.Frame{Link: pcap.LinkEthernet, Iface: 1, AtNs: 8 + 3600e9, Data: data, WireBytes: 6})
 		add(n.section()) // it has interfaces of its own
 		add(n.iface(pcap.LinkRaw, 0))
 		frame(n.block(3, 4, data[:4]), pcap.Frame{Link: pcap.LinkRaw, Data: data[:4], WireBytes: 4})
@@ -175,7 +181,8 @@ func TestNGDamaged(t *testing.T) {
 	// Blocks that are longer than any packet are passed over, and so are options that are longer
 	// than their block.
 	long := n.block(6, 0, 0, 0, 4, 4, []byte("1234"), make([]byte, 1<<18+4096))
-	got, err := frames(t, append(append(bytes.Clone(start), long...), n.block(6, 0, 0, 0, 1, 1, []byte("2"), n.words(2|40<<16, 1))...))
+	got, err := frames(t,
+		append(append(bytes.Clone(start), long...), n.block(6, 0, 0, 0, 1, 1, []byte("2"), n.words(2|40<<16, 1))...))
 	require.NoError(t, err)
 	require.Len(t, got, 2)
 	require.Equal(t, []byte("2"), got[1].Data)
@@ -190,7 +197,8 @@ func TestPcap(t *testing.T) {
 			file := append(bytes.Clone(start), n.words(9, 8, 4, 6, []byte("1234"))...)
 			got, err := frames(t, file)
 			require.NoError(t, err)
-			require.Equal(t, []pcap.Frame{{Number: 1, Offset: 24, AtNs: 9e9 + 8*unit, Link: pcap.LinkEthernet, Data: []byte("1234"), WireBytes: 6}}, got)
+			require.Equal(t, []pcap.Frame{{Number: 1, Offset: 24, AtNs: 9e9 + 8*unit, Link: pcap.LinkEthernet,
+				Data: []byte("1234"), WireBytes: 6}}, got)
 			for what, more := range map[string][]byte{
 				"ends in the header of a frame": n.words(9, 8),
 				"ends in a frame":               n.words(9, 8, 4, 6, []byte("1234"))[:18],

@@ -147,8 +147,11 @@ func TestEncapsulations(t *testing.T) {
 		{name: "null", link: pcap.LinkNull, data: link(pcap.LinkNull, ip)},
 		{name: "vlan", link: pcap.LinkEthernet, data: tag(0x8100), vlan: 100},
 		{name: "qinq", link: pcap.LinkEthernet, data: tag(0x88A8, 0x8100), vlan: 101},
-		{name: "vxlan", link: pcap.LinkRaw, data: udp(4789, append([]byte{8, 0, 0, 0, 0, 0, 9, 0}, link(pcap.LinkEthernet, ip)...)), tunnel: "VXLAN"},
-		{name: "geneve", link: pcap.LinkRaw, data: udp(6081, append([]byte{0, 0, 0x65, 0x58, 0, 0, 9, 0}, link(pcap.LinkEthernet, ip)...)), tunnel: "Geneve"},
+		{name: "vxlan", link: pcap.LinkRaw,
+			data: udp(4789, append([]byte{8, 0, 0, 0, 0, 0, 9, 0}, link(pcap.LinkEthernet, ip)...)), tunnel: "VXLAN"},
+		{name: "geneve", link: pcap.LinkRaw,
+			data:   udp(6081, append([]byte{0, 0, 0x65, 0x58, 0, 0, 9, 0}, link(pcap.LinkEthernet, ip)...)),
+			tunnel: "Geneve"},
 	} {
 		d := &pcap.Decoder{}
 		all := d.Decode(&pcap.Frame{Number: 3, Link: c.link, Data: c.data, WireBytes: len(c.data)})
@@ -187,7 +190,9 @@ func TestSegments(t *testing.T) {
 				if i == 4 {
 					n = size / 2 // the last may be shorter
 				}
-				q := ib.Packet{BTH: ib.BTH{Opcode: ib.RCSendOnly, PKey: ib.PKeyDefault, DestQP: 17, PSN: ib.PSN(100 + i)}}
+				q := ib.Packet{BTH: ib.BTH{
+					Opcode: ib.RCSendOnly, PKey: ib.PKeyDefault, DestQP: 17, PSN: ib.PSN(100 + i),
+				}}
 				b := make([]byte, ib.BTHBytes+n+ib.ICRCBytes)
 				q.PutHeaders(b)
 				id := uint16(0)
@@ -197,7 +202,8 @@ func TestSegments(t *testing.T) {
 				ib.PutICRC(b[len(b)-4:], icrc.Checksum(id, b[:len(b)-4]))
 				body = append(body, b...)
 			}
-			f := capture.Frame{Flow: flow, DF: true, HopLimit: 64, Payload: body, SrcMAC: make([]byte, 6), DstMAC: make([]byte, 6)}
+			f := capture.Frame{Flow: flow, DF: true, HopLimit: 64, Payload: body, SrcMAC: make([]byte, 6),
+				DstMAC: make([]byte, 6)}
 			b, err := f.Build()
 			require.NoError(t, err)
 			d := &pcap.Decoder{}
@@ -254,7 +260,8 @@ func TestWriter(t *testing.T) {
 	w, err := pcap.NewWriter(&out, pcap.LinkRaw)
 	require.NoError(t, err)
 	ip := ipPacket(t)
-	require.NoError(t, w.Write(&pcap.Frame{Link: pcap.LinkRaw, AtNs: 1_700_000_000_123_456_789, Data: ip, WireBytes: len(ip)}))
+	require.NoError(t,
+		w.Write(&pcap.Frame{Link: pcap.LinkRaw, AtNs: 1_700_000_000_123_456_789, Data: ip, WireBytes: len(ip)}))
 	require.NoError(t, w.Write(&pcap.Frame{Link: pcap.LinkRaw, AtNs: 7, Data: ip[:60], WireBytes: len(ip)}))
 	require.Error(t, w.Write(&pcap.Frame{Link: pcap.LinkEthernet}))
 	r, err := pcap.NewReader(&out)
@@ -275,14 +282,16 @@ func TestImpossible(t *testing.T) {
 	le.PutUint32(head[20:], 1)
 	record := make([]byte, 16)
 	le.PutUint32(record[8:], 1<<31)
-	section := []byte{0x0A, 0x0D, 0x0D, 0x0A, 28, 0, 0, 0, 0x4D, 0x3C, 0x2B, 0x1A, 1, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255, 28, 0, 0, 0}
+	section := []byte{0x0A, 0x0D, 0x0D, 0x0A, 28, 0, 0, 0, 0x4D, 0x3C, 0x2B, 0x1A, 1, 0, 0, 0, 255, 255, 255,
+		255, 255, 255, 255, 255, 28, 0, 0, 0}
 	for name, file := range map[string][]byte{
 		"nothing":           {},
 		"a picture":         []byte("GIF89a, not a capture file"),
 		"a long record":     append(bytes.Clone(head), record...),
 		"a block too short": append(bytes.Clone(section), 6, 0, 0, 0, 8, 0, 0, 0),
-		"no interface":      append(bytes.Clone(section), append([]byte{6, 0, 0, 0, 32, 0, 0, 0}, make([]byte, 24)...)...),
-		"a block too long":  append(bytes.Clone(section), 6, 0, 0, 0, 0xFC, 0xFF, 0xFF, 0xFF),
+		"no interface": append(bytes.Clone(section),
+			append([]byte{6, 0, 0, 0, 32, 0, 0, 0}, make([]byte, 24)...)...),
+		"a block too long": append(bytes.Clone(section), 6, 0, 0, 0, 0xFC, 0xFF, 0xFF, 0xFF),
 	} {
 		_, _, err := packets(t, file)
 		var fe *pcap.FormatError
@@ -298,8 +307,8 @@ func FuzzReader(f *testing.F) {
 		require.NoError(f, err)
 		f.Add(b[:min(len(b), 2000)])
 	}
-	f.Add([]byte{0x0A, 0x0D, 0x0D, 0x0A, 28, 0, 0, 0, 0x4D, 0x3C, 0x2B, 0x1A, 1, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255, 28, 0, 0, 0,
-		1, 0, 0, 0, 20, 0, 0, 0, 101, 0, 0, 0, 0, 0, 0, 0, 20, 0, 0, 0})
+	f.Add([]byte{0x0A, 0x0D, 0x0D, 0x0A, 28, 0, 0, 0, 0x4D, 0x3C, 0x2B, 0x1A, 1, 0, 0, 0, 255, 255, 255, 255,
+		255, 255, 255, 255, 28, 0, 0, 0, 1, 0, 0, 0, 20, 0, 0, 0, 101, 0, 0, 0, 0, 0, 0, 0, 20, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, file []byte) {
 		r, err := pcap.NewReader(bytes.NewReader(file))
 		if err != nil {
@@ -328,7 +337,8 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, typ uint16, data []byte, more int) {
 		d := &pcap.Decoder{}
 		n := 0
-		for _, p := range d.Decode(&pcap.Frame{Link: pcap.LinkType(typ), Data: data, WireBytes: len(data) + more&0xFFFF}) {
+		for _, p := range d.Decode(
+			&pcap.Frame{Link: pcap.LinkType(typ), Data: data, WireBytes: len(data) + more&0xFFFF}) {
 			n += len(p.Data)
 			if p.ICMP == nil && p.Problem == "" && len(p.Payload) > p.PayloadBytes+8 {
 				t.Errorf("payload of %d bytes, of which there are %d", p.PayloadBytes, len(p.Payload))

@@ -49,7 +49,8 @@ var strangers = map[LinkType]struct{ name, advice string }{
 	50:  {"PPP in HDLC", againOnLink},
 	51:  {"PPPoE", againOnLink},
 	105: {"802.11", "RoCE over a wireless network shows on the interface itself, not in monitor mode: " + againOnLink},
-	127: {"802.11 with radiotap", "RoCE over a wireless network shows on the interface itself, not in monitor mode: " + againOnLink},
+	127: {"802.11 with radiotap",
+		"RoCE over a wireless network shows on the interface itself, not in monitor mode: " + againOnLink},
 	192: {"PPI", "take the header off: editcap -C HEADER_BYTES -T ether IN OUT, or " + againOnLink},
 	197: {"ERF (Endace)", "convert it with the card's own tool: dagconvert -T erf:pcap -i IN -o OUT"},
 	239: {"NFLOG", againOnLink},
@@ -73,7 +74,8 @@ func (t LinkType) Advice() string {
 	case LinkNull, linkLoop, LinkEthernet, LinkRaw, linkRawBSD, LinkIPv4, LinkIPv6, LinkSLL, LinkSLL2:
 		return ""
 	}
-	return againOnLink + "; if Ethernet frames are in it behind a header of a fixed length: editcap -C HEADER_BYTES -T ether IN OUT"
+	return againOnLink +
+		"; if Ethernet frames are in it behind a header of a fixed length: editcap -C HEADER_BYTES -T ether IN OUT"
 }
 
 // Direction is the direction of a frame at the place of the capture, if known.
@@ -437,7 +439,8 @@ func (f *Reader) packet(b []byte, fr *Frame) (got bool, what string) {
 	}
 	id := f.order.Uint32(b)
 	captured := f.order.Uint32(b[12:])
-	if what := f.fill(fr, int64(id), f.order.Uint32(b[4:]), f.order.Uint32(b[8:]), captured, f.order.Uint32(b[16:]), b[20:]); what != "" {
+	if what := f.fill(fr, int64(id), f.order.Uint32(b[4:]), f.order.Uint32(b[8:]), captured,
+		f.order.Uint32(b[16:]), b[20:]); what != "" {
 		return false, what
 	}
 	if rest := b[20:]; int(captured+3)&^3 < len(rest) {
@@ -459,7 +462,8 @@ func (f *Reader) oldPacket(b []byte, fr *Frame) (got bool, what string) {
 	if len(b) < 20 {
 		return false, "a packet block of too few bytes"
 	}
-	what = f.fill(fr, int64(f.order.Uint16(b)), f.order.Uint32(b[4:]), f.order.Uint32(b[8:]), f.order.Uint32(b[12:]), f.order.Uint32(b[16:]), b[20:])
+	what = f.fill(fr, int64(f.order.Uint16(b)), f.order.Uint32(b[4:]), f.order.Uint32(b[8:]),
+		f.order.Uint32(b[12:]), f.order.Uint32(b[16:]), b[20:])
 	return what == "", what
 }
 

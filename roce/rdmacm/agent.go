@@ -110,7 +110,8 @@ var gsiStates = []struct {
 	a    transport.QPAttr
 	mask verbs.AttrMask
 }{
-	{transport.QPAttr{State: verbs.StateInit, QKey: ib.QKeyGSI, PortNum: 1}, verbs.AttrState | verbs.AttrPKeyIndex | verbs.AttrPort | verbs.AttrQKey},
+	{transport.QPAttr{State: verbs.StateInit, QKey: ib.QKeyGSI, PortNum: 1},
+		verbs.AttrState | verbs.AttrPKeyIndex | verbs.AttrPort | verbs.AttrQKey},
 	{transport.QPAttr{State: verbs.StateRTR}, verbs.AttrState},
 	{transport.QPAttr{State: verbs.StateRTS}, verbs.AttrState | verbs.AttrSQPSN},
 }
@@ -134,7 +135,8 @@ func (a *agent) open() (err error) {
 	}
 	if a.qp, err = s.Engine().CreateQP(transport.QPInitAttr{
 		Type: ib.UD, PD: a.pd, SendCQ: a.cq, RecvCQ: a.cq, QPN: ib.QPNGSI, SigAll: true, UserData: a,
-		Caps: transport.QPCaps{MaxSendWR: cmSends, MaxRecvWR: cmRecvs, MaxSendSGE: 1, MaxRecvSGE: 1, MaxInline: mad.Bytes},
+		Caps: transport.QPCaps{MaxSendWR: cmSends, MaxRecvWR: cmRecvs, MaxSendSGE: 1, MaxRecvSGE: 1,
+			MaxInline: mad.Bytes},
 	}); err != nil {
 		return err
 	}
@@ -289,7 +291,8 @@ func (a *agent) send(now int64, p *cm.Packet, to ib.QPN) bool {
 		a.dropSend++
 		return false
 	}
-	ah, err := a.s.Engine().CreateAH(a.pd, transport.AddressVector{DGID: dgid(p.Dst), SGIDIndex: sgid, HopLimit: defaultHopLimit})
+	ah, err := a.s.Engine().CreateAH(a.pd,
+		transport.AddressVector{DGID: dgid(p.Dst), SGIDIndex: sgid, HopLimit: defaultHopLimit})
 	if err != nil {
 		a.dropSend++
 		return false

@@ -186,7 +186,8 @@ func readLeft(name string, local []netip.Addr, tell func(*cm.Will)) {
 	defer unix.Close(fd)
 	var st unix.Stat_t
 	if unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil || unix.Fstat(fd, &st) != nil || st.Nlink != 1 ||
-		st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > (maxBook+1)*entryBytes || peer.Check(&unix.Ucred{Uid: st.Uid, Pid: -1}) != nil {
+		st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > (maxBook+1)*entryBytes ||
+		peer.Check(&unix.Ucred{Uid: st.Uid, Pid: -1}) != nil {
 		return
 	}
 	b := make([]byte, st.Size)
@@ -202,8 +203,9 @@ func readLeft(name string, local []netip.Addr, tell func(*cm.Will)) {
 			continue
 		}
 		w := cm.Will{
-			ID: mad.CommID(ne.Uint32(e[willID:])), RemoteID: mad.CommID(ne.Uint32(e[willPeer:])), RemoteQPN: ib.QPN(ne.Uint32(e[willQPN:])),
-			Packet: cm.Packet{Src: netip.AddrFrom16([16]byte(e[willSrc:])).Unmap(), Dst: netip.AddrFrom16([16]byte(e[willDst:])).Unmap()},
+			ID: mad.CommID(ne.Uint32(e[willID:])), RemoteID: mad.CommID(ne.Uint32(e[willPeer:])),
+			RemoteQPN: ib.QPN(ne.Uint32(e[willQPN:])), Packet: cm.Packet{Src: netip.AddrFrom16([16]byte(e[willSrc:])).
+					Unmap(), Dst: netip.AddrFrom16([16]byte(e[willDst:])).Unmap()},
 		}
 		if !here || !slices.ContainsFunc(local, func(a netip.Addr) bool { return a.Unmap().WithZone("") == w.Src }) {
 			others = true

@@ -44,7 +44,8 @@ var (
 )
 
 func willOf(id mad.CommID, src netip.Addr) cm.Will {
-	return cm.Will{ID: id, Live: true, RemoteID: ^id, RemoteQPN: ib.QPN(id) & ib.QPNMask, Packet: cm.Packet{Src: src, Dst: there}}
+	return cm.Will{ID: id, Live: true, RemoteID: ^id, RemoteQPN: ib.QPN(id) & ib.QPNMask,
+		Packet: cm.Packet{Src: src, Dst: there}}
 }
 
 // left returns what devices at an address find.

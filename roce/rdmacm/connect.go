@@ -64,8 +64,9 @@ func (id *ID) request(now int64, a *agent, p *ConnParam) error {
 		ResponderResources: p.ResponderResources, InitiatorDepth: p.InitiatorDepth,
 		FlowControl: p.FlowControl, RetryCount: p.RetryCount, RNRRetryCount: p.RNRRetryCount,
 		MTU: p.MTU, AckTimeout: p.AckTimeout,
-		FlowLabel: ib.FlowLabelFromPorts(id.local.Port(), id.remote.Port()), TrafficClass: id.tos, HopLimit: defaultHopLimit,
-		ECE: p.ECE, Private: private, Tries: id.tries, RetryNs: id.retryNs, ListenNs: int64(p.ListenWait),
+		FlowLabel: ib.FlowLabelFromPorts(id.local.Port(), id.remote.Port()), TrafficClass: id.tos,
+		HopLimit: defaultHopLimit, ECE: p.ECE, Private: private, Tries: id.tries, RetryNs: id.retryNs,
+		ListenNs: int64(p.ListenWait),
 	}
 	if p.UC {
 		r.Transport = mad.TransportUC
@@ -145,7 +146,8 @@ func (id *ID) accept(now int64, p *ConnParam) error {
 			return argError("accept", "QP", "of another service type than the request")
 		}
 		if err := id.onQP(now, func(now int64) error {
-			if err := connectQP(qp, now, verbs.RemoteInfo{QPN: m.QPN, PSN: qp.PSN(), GID: dgid(id.conn.Remote())}, &c); err != nil {
+			if err := connectQP(qp, now,
+				verbs.RemoteInfo{QPN: m.QPN, PSN: qp.PSN(), GID: dgid(id.conn.Remote())}, &c); err != nil {
 				return err
 			}
 			core.Open(qp).QP().WatchEstablished()
@@ -293,10 +295,12 @@ func (a *agent) event(now int64, e *cm.Event) {
 	case cm.EventReply:
 		id.onReply(now, e)
 	case cm.EventEstablished:
-		id.event(Event{Type: EventEstablished, Conn: paramOfREQ(id.req.REQ, id.req.ECE, e.Private), PrivateData: e.Private})
+		id.event(Event{Type: EventEstablished, Conn: paramOfREQ(id.req.REQ, id.req.ECE, e.Private),
+			PrivateData: e.Private})
 	case cm.EventRejected:
 		id.over(now, Event{
-			Type: EventRejected, Err: &RejectedError{Reason: e.Reason, Info: e.Info, PrivateData: e.Private, Remote: id.remote},
+			Type: EventRejected, Err: &RejectedError{Reason: e.Reason, Info: e.Info, PrivateData: e.Private,
+				Remote: id.remote},
 			PrivateData: e.Private,
 		})
 	case cm.EventUnreachable:
@@ -331,7 +335,8 @@ func (id *ID) over(now int64, e Event) {
 // the peer says that it has gone, its last messages may still wait in another shard's link.
 func (id *ID) overAfterArrivals(now int64, e Event) {
 	if id.qp == nil || core.Open(id.qp).Shard() == id.s || !core.Open(id.qp).Shard().AfterArrivals(func() {
-		_ = id.do(func(now int64, _ *agent) error { id.over(now, e); return nil }) // if it was closed meanwhile, the event does not matter
+		// If it was closed meanwhile, the event does not matter.
+		_ = id.do(func(now int64, _ *agent) error { id.over(now, e); return nil })
 	}) {
 		id.over(now, e)
 	}
@@ -350,8 +355,8 @@ func (id *ID) onReply(now int64, e *cm.Event) {
 		SGIDIndex: id.sgid, MTU: p.MTU, Timeout: p.AckTimeout,
 		RetryCnt: p.RetryCount, RNRRetry: m.RNRRetryCount, MinRNRTimer: p.MinRNRTimer,
 		MaxRdAtomic: min(p.InitiatorDepth, m.ResponderResources), MaxDestRdAtomic: m.InitiatorDepth,
-		FlowLabel: ib.FlowLabelFromPorts(id.local.Port(), id.remote.Port()), TrafficClass: id.tos, HopLimit: defaultHopLimit,
-		Access: p.access(), PSN: m.StartingPSN, SetPSN: true, SilenceTimeout: id.silence,
+		FlowLabel: ib.FlowLabelFromPorts(id.local.Port(), id.remote.Port()), TrafficClass: id.tos,
+		HopLimit: defaultHopLimit, Access: p.access(), PSN: m.StartingPSN, SetPSN: true, SilenceTimeout: id.silence,
 	}
 	err := id.onQP(now, func(now int64) error {
 		return connectQP(id.qp, now, verbs.RemoteInfo{QPN: m.QPN, PSN: id.qp.PSN(), GID: dgid(id.conn.Remote())}, &c)

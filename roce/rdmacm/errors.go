@@ -14,7 +14,8 @@ import (
 var errNoHost error = access.NewKind("no route to host", verbs.ErrUnreachable, syscall.EHOSTUNREACH)
 
 // errNoProcess is the refusal of a host on which nothing has the UDP port.
-var errNoProcess error = access.NewKind("connection refused: no RoCE process there, the host's UDP port is closed", verbs.ErrConnRefused, syscall.ECONNREFUSED)
+var errNoProcess error = access.NewKind("connection refused: no RoCE process there, the host's UDP port is closed",
+	verbs.ErrConnRefused, syscall.ECONNREFUSED)
 
 // own turns an error of the packages below into one of package verbs, so that callers need not know
 // which of them failed.

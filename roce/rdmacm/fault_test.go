@@ -15,19 +15,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The RTU is lost for ever: the first packet of the client establishes the
-// connection (COMM_EST), whatever it is, and the server can answer it even
-// before.
+// The RTU is lost for ever: the first packet of the client establishes the connection (COMM_EST),
+// whatever it is, and the server can answer it even before.
 func TestCommEstablishedByFirstPacket(t *testing.T) {
 	ops := map[string]func(c, s *rocetest.Peer) verbs.SendWR{
 		"SEND": func(c, s *rocetest.Peer) verbs.SendWR {
 			return verbs.SendWR{Opcode: verbs.WRSend, SGList: []verbs.SGE{c.MR.SGE(0, 4)}}
 		},
 		"WRITE": func(c, s *rocetest.Peer) verbs.SendWR {
-			return verbs.SendWR{Opcode: verbs.WRWrite, SGList: []verbs.SGE{c.MR.SGE(0, 4)}, RemoteAddr: s.MR.Addr(), RKey: s.MR.RKey()}
+			return verbs.SendWR{Opcode: verbs.WRWrite, SGList: []verbs.SGE{c.MR.SGE(0, 4)},
+				RemoteAddr: s.MR.Addr(), RKey: s.MR.RKey()}
 		},
 		"READ": func(c, s *rocetest.Peer) verbs.SendWR {
-			return verbs.SendWR{Opcode: verbs.WRRead, SGList: []verbs.SGE{c.MR.SGE(0, 4)}, RemoteAddr: s.MR.Addr(), RKey: s.MR.RKey()}
+			return verbs.SendWR{Opcode: verbs.WRRead, SGList: []verbs.SGE{c.MR.SGE(0, 4)},
+				RemoteAddr: s.MR.Addr(), RKey: s.MR.RKey()}
 		},
 	}
 	for _, vector := range []int{0, 1} {
@@ -62,8 +63,7 @@ func commEstablished(t *testing.T, vector int, op func(c, s *rocetest.Peer) verb
 	c.Next(t, ctx, rdmacm.EventDisconnected)
 }
 
-// Without RTU and without traffic the server gives up, and the client learns
-// it.
+// Without RTU and without traffic the server gives up, and the client learns it.
 func TestRTULostForEver(t *testing.T) {
 	ctx := rocetest.Context(t)
 	c, s := rocetest.FilteredPair(t, func(a mad.Attribute) bool { return a == mad.AttrRTU })
@@ -98,11 +98,10 @@ func TestCMEachLostThrice(t *testing.T) {
 	require.Equal(t, 4, lost[mad.AttrDREQ])
 }
 
-// Connections over networks in which a tenth of all packets is lost, from
-// seeds: all come up, carry a message, and go down, and nothing is left. (With a fifth
-// it happens once in some thousands of seeds that a server gives up, its REJ is lost,
-// and the REQ comes again when it has forgotten all: then it would have to accept once more,
-// which this application does not.)
+// Connections over networks in which a tenth of all packets is lost, from seeds: all come up, carry
+// a message, and go down, and nothing is left. (With a fifth it happens once in some thousands of
+// seeds that a server gives up, its REJ is lost, and the REQ comes again when it has forgotten all:
+// then it would have to accept once more, which this application does not.)
 func TestCMSimFaults(t *testing.T) {
 	seeds.Run(t, 30, func(t *testing.T, seed uint64) {
 		ctx := rocetest.Context(t)
@@ -146,7 +145,9 @@ func TestCMSimFaults(t *testing.T) {
 			}
 			require.NoError(t, s.QP.PostRecv(&verbs.RecvWR{SGList: []verbs.SGE{s.MR.SGE(0, 8)}}))
 			faults(mild) // eight tries of a message may all fail
-			require.NoError(t, c.QP.PostSend(&verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: []verbs.SGE{c.MR.SGE(0, 5)}}))
+			require.NoError(t, c.QP.PostSend(&verbs.SendWR{
+				Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: []verbs.SGE{c.MR.SGE(0, 5)},
+			}))
 			c.Wait(t, ctx)
 			s.Wait(t, ctx)
 			faults(bad)
@@ -232,7 +233,8 @@ func TestCMBadFlows(t *testing.T) {
 	require.NoError(t, id.Close())
 	require.ErrorIs(t, id.Listen(rdmacm.ListenLimits{Backlog: 1}), roce.ErrClosed)
 	require.NoError(t, other.BindAddr(netip.AddrPortFrom(c.D.Addrs()[0], 7)), "free again")
-	require.ErrorIs(t, other.ResolveAddr(netip.AddrPort{}, netip.MustParseAddrPort("[2001:db8::1]:1")), roce.ErrInvalidAttr)
+	require.ErrorIs(t, other.ResolveAddr(netip.AddrPort{}, netip.MustParseAddrPort("[2001:db8::1]:1")),
+		roce.ErrInvalidAttr)
 	_, err = rdmacm.CreateID(nil, rdmacm.PortSpaceTCP)
 	require.ErrorIs(t, err, roce.ErrInvalidAttr)
 	_, err = rdmacm.CreateID(c.Ch, 0x0999)

@@ -73,7 +73,8 @@ func TestDisconnectSendsFirst(t *testing.T) {
 			c.Connect(t, ctx, cid, s)
 			for range x.n {
 				require.NoError(t, c.QP.PostSend(&verbs.SendWR{
-					Opcode: verbs.WRWrite, SGList: []verbs.SGE{c.MR.SGE(0, x.length)}, RemoteAddr: s.MR.Addr(), RKey: s.MR.RKey(),
+					Opcode: verbs.WRWrite, SGList: []verbs.SGE{c.MR.SGE(0, x.length)},
+					RemoteAddr: s.MR.Addr(), RKey: s.MR.RKey(),
 				}))
 			}
 			require.NoError(t, cid.Disconnect(nil))

@@ -32,7 +32,8 @@ func TestGSIAnswersUnserved(t *testing.T) {
 		copy(c.Buf, b[:])
 		require.NoError(t, c.QP.PostRecv(&verbs.RecvWR{SGList: []verbs.SGE{c.MR.SGE(recvAt, 512)}}))
 		require.NoError(t, c.QP.PostSend(&verbs.SendWR{
-			Opcode: verbs.WRSend, SGList: []verbs.SGE{c.MR.SGE(0, len(b))}, AH: ah, RemoteQPN: 1, RemoteQKey: 0x80010000,
+			Opcode: verbs.WRSend, SGList: []verbs.SGE{c.MR.SGE(0, len(b))}, AH: ah, RemoteQPN: 1,
+			RemoteQKey: 0x80010000,
 		}))
 	}
 	answered := func(status mad.Status) {

@@ -38,7 +38,8 @@ func TestCMConnect(t *testing.T) {
 	require.EqualValues(t, 3, e.Conn.InitiatorDepth)
 	s.Next(t, ctx, rdmacm.EventEstablished)
 
-	rocetest.Exercise(t, &rocetest.End{D: c.D, CQ: c.CQ, QP: c.QP, MR: c.MR, Buf: c.Buf}, &rocetest.End{D: s.D, CQ: s.CQ, QP: s.QP, MR: s.MR, Buf: s.Buf}, nil)
+	rocetest.Exercise(t, &rocetest.End{D: c.D, CQ: c.CQ, QP: c.QP, MR: c.MR, Buf: c.Buf},
+		&rocetest.End{D: s.D, CQ: s.CQ, QP: s.QP, MR: s.MR, Buf: s.Buf}, nil)
 	attr, _, err := c.QP.Query()
 	require.NoError(t, err)
 	require.EqualValues(t, 3, attr.MaxRdAtomic)

@@ -11,10 +11,18 @@ import (
 // The words of a refusal that a program makes itself.
 func TestRejectedErrorText(t *testing.T) {
 	for want, err := range map[string]error{
-		"roce: connection refused: nobody listens there (CM reject: invalid service ID, 8)": &RejectedError{Reason: mad.RejectInvalidServiceID},
-		"connection refused: the peer has no room for another one at 10.0.0.2:8":            &RejectedError{Reason: mad.RejectNoResources, Remote: netip.MustParseAddrPort("10.0.0.2:8")},
-		"roce: connection refused: nobody listens there (CM SIDR":                           &RejectedError{SIDRStatus: mad.SIDRUnsupportedService, datagram: true},
-		"roce: lookup refused there (CM SIDR":                                               &RejectedError{SIDRStatus: mad.SIDRRejected, datagram: true},
+		"roce: connection refused: nobody listens there (CM reject: invalid service ID, 8)": &RejectedError{
+			Reason: mad.RejectInvalidServiceID,
+		},
+		"connection refused: the peer has no room for another one at 10.0.0.2:8": &RejectedError{
+			Reason: mad.RejectNoResources, Remote: netip.MustParseAddrPort("10.0.0.2:8"),
+		},
+		"roce: connection refused: nobody listens there (CM SIDR": &RejectedError{
+			SIDRStatus: mad.SIDRUnsupportedService, datagram: true,
+		},
+		"roce: lookup refused there (CM SIDR": &RejectedError{
+			SIDRStatus: mad.SIDRRejected, datagram: true,
+		},
 	} {
 		require.Contains(t, err.Error(), want)
 	}

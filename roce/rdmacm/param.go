@@ -98,7 +98,8 @@ func (p *ConnParam) Check(op string) error {
 	}{
 		{"RetryCount", uint32(p.RetryCount), 7}, {"RNRRetryCount", uint32(p.RNRRetryCount), 7},
 		{"AckTimeout", uint32(p.AckTimeout), 31}, {"MinRNRTimer", uint32(p.MinRNRTimer), 31},
-		{"ECE.VendorID", p.ECE.VendorID, 1<<24 - 1}, {"QPN", uint32(p.QPN), uint32(ib.QPNMask)}, {"StartingPSN", uint32(p.StartingPSN), uint32(ib.PSNMask)},
+		{"ECE.VendorID", p.ECE.VendorID, 1<<24 - 1}, {"QPN", uint32(p.QPN), uint32(ib.QPNMask)},
+		{"StartingPSN", uint32(p.StartingPSN), uint32(ib.PSNMask)},
 	} {
 		if f.v > f.limit {
 			return argError(op, f.arg, fmt.Sprintf("%d is not in 0..%d", f.v, f.limit))

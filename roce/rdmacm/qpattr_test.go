@@ -18,7 +18,8 @@ import (
 func own(t testing.TB, p *rocetest.Peer, typ ib.Transport) {
 	var err error
 	p.QP, err = p.PD.CreateQP(verbs.QPInitAttr{
-		Type: typ, SendCQ: p.CQ, RecvCQ: p.CQ, Caps: verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 8, MaxSendSGE: 1, MaxRecvSGE: 1},
+		Type: typ, SendCQ: p.CQ, RecvCQ: p.CQ, Caps: verbs.QPCaps{MaxSendWR: 8, MaxRecvWR: 8,
+			MaxSendSGE: 1, MaxRecvSGE: 1},
 	})
 	require.NoError(t, err)
 }
@@ -79,7 +80,9 @@ func TestQPAttr(t *testing.T) {
 				require.EqualValues(t, p.RetryCount, attr.RetryCnt)
 			}
 			copy(c.Buf, "by hand")
-			require.NoError(t, c.QP.PostSend(&verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: []verbs.SGE{c.MR.SGE(0, 7)}}))
+			require.NoError(t, c.QP.PostSend(&verbs.SendWR{
+				Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: []verbs.SGE{c.MR.SGE(0, 7)},
+			}))
 			s.Wait(t, ctx)
 			require.Equal(t, "by hand", string(s.Buf[:7]))
 			require.NoError(t, cid.Disconnect(nil))

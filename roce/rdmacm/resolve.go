@@ -85,7 +85,8 @@ func (id *ID) ResolveAddr(src, dst netip.AddrPort) error {
 				from = id.s.AddrIndex(l.WithZone(""))
 			}
 			if !sameFamily(id.s.Addrs()[from], dst.Addr()) {
-				return &verbs.AddrError{Op: "resolve", Addr: dst, Err: &verbs.NoRouteError{Peer: dst.Addr(), Local: id.s.Addrs()[from : from+1]}}
+				return &verbs.AddrError{Op: "resolve", Addr: dst,
+					Err: &verbs.NoRouteError{Peer: dst.Addr(), Local: id.s.Addrs()[from : from+1]}}
 			}
 			id.local = netip.AddrPortFrom(id.s.Addrs()[from], id.local.Port())
 		} else if err := a.bind(id, netip.AddrPortFrom(id.s.Addrs()[from], src.Port())); err != nil {

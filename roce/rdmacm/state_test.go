@@ -20,9 +20,9 @@ func TestStateOfConnection(t *testing.T) {
 		cm.Idle: {idOver, idConnected}, cm.SIDRRepSent: {idOver, idConnected},
 		cm.ReqRcvd: {idRequested, idRequested}, cm.SIDRReqRcvd: {idRequested, idRequested},
 		cm.ReqSent: {idConnecting, idConnecting}, cm.MRAReqRcvd: {idConnecting, idConnecting},
-		cm.RepSent: {idConnecting, idConnecting}, cm.MRARepRcvd: {idConnecting, idConnecting}, cm.SIDRReqSent: {idConnecting, idConnecting},
-		cm.RepRcvd: {idResponded, idResponded}, cm.Established: {idConnected, idConnected},
-		cm.DReqSent: {idOver, idOver}, cm.Timewait: {idOver, idOver},
+		cm.RepSent: {idConnecting, idConnecting}, cm.MRARepRcvd: {idConnecting, idConnecting},
+		cm.SIDRReqSent: {idConnecting, idConnecting}, cm.RepRcvd: {idResponded, idResponded},
+		cm.Established: {idConnected, idConnected}, cm.DReqSent: {idOver, idOver}, cm.Timewait: {idOver, idOver},
 	}
 	n := 0
 	for c := cm.State(0); !strings.HasPrefix(c.String(), "State("); c++ {

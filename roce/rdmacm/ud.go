@@ -58,7 +58,8 @@ func (id *ID) onResolved(now int64, e *cm.Event) {
 	if m.Status != mad.SIDRValid {
 		id.over(now, Event{
 			Type: EventRejected, PrivateData: e.Private,
-			Err: &RejectedError{SIDRStatus: m.Status, Info: m.Info, PrivateData: e.Private, Remote: id.remote, datagram: true},
+			Err: &RejectedError{SIDRStatus: m.Status, Info: m.Info, PrivateData: e.Private, Remote: id.remote,
+				datagram: true},
 		})
 		return
 	}
@@ -145,8 +146,9 @@ func (id *ID) attachGroup(now int64, gid ib.GID, sgid int) error {
 
 // leaveGroup undoes attachGroup. The lock is held.
 func (id *ID) leaveGroup(now int64, gid ib.GID) {
-	_ = core.Open(id.qp).Shard().Link().Leave(gid.Addr(), id.s.Addrs()[id.sgid])          // it was joined before
-	_ = id.onQP(now, func(int64) error { return core.Open(id.qp).QP().DetachMcast(gid) }) // fails if the queue pair is gone
+	_ = core.Open(id.qp).Shard().Link().Leave(gid.Addr(), id.s.Addrs()[id.sgid]) // it was joined before
+	// Fails if the queue pair is gone.
+	_ = id.onQP(now, func(int64) error { return core.Open(id.qp).QP().DetachMcast(gid) })
 }
 
 // LeaveMulticast leaves a group (rdma_leave_multicast).

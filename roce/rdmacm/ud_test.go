@@ -105,11 +105,11 @@ func TestCMDatagramRefused(t *testing.T) {
 	require.Equal(t, "not you", string(e.PrivateData[:7]))
 
 	cid = c.Resolve(t, ctx, rdmacm.PortSpaceUDP, lid.LocalAddr())
-	require.ErrorIs(t, cid.Connect(&rdmacm.ConnParam{PrivateData: make([]byte, rdmacm.MaxConnectPrivateUD+1)}), roce.ErrInvalidAttr)
+	require.ErrorIs(t, cid.Connect(&rdmacm.ConnParam{PrivateData: make([]byte, rdmacm.MaxConnectPrivateUD+1)}),
+		roce.ErrInvalidAttr)
 }
 
-// A multicast group as mckey joins it: two receive what the third sends, and
-// none after leaving.
+// A multicast group as mckey joins it: two receive what the third sends, and none after leaving.
 func TestCMMulticast(t *testing.T) {
 	ctx := rocetest.Context(t)
 	ds := rocetest.SimDevices(t, sim.New(sim.Config{Seed: 3}), 3)
@@ -163,7 +163,8 @@ func (noGroups) Join(_, _ netip.Addr) error { return link.ErrUnsupported }
 func TestCMMulticastUnsupported(t *testing.T) {
 	l, err := sim.New(sim.Config{Seed: 3}).Link(rocetest.SimAddr(1))
 	require.NoError(t, err)
-	p := rocetest.NewPeer(t, verbs.Config{Link: l, WrapLink: func(l link.Link) (link.Link, error) { return noGroups{l}, nil }})
+	p := rocetest.NewPeer(t,
+		verbs.Config{Link: l, WrapLink: func(l link.Link) (link.Link, error) { return noGroups{l}, nil }})
 	group := netip.MustParseAddr("239.1.2.3")
 	id := p.Resolve(t, rocetest.Context(t), rdmacm.PortSpaceUDP, netip.AddrPortFrom(group, 0))
 	require.ErrorIs(t, id.JoinMulticast(group), verbs.ErrMulticast)

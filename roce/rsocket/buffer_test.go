@@ -37,8 +37,7 @@ func (c *Conn) largeBytes() (n int) {
 	return n + c.recv[largeBuffer].used
 }
 
-// A connection has large buffers while it needs them, and what it has is what the device
-// counts.
+// A connection has large buffers while it needs them, and what it has is what the device counts.
 func TestLargeBuffers(t *testing.T) {
 	n := simNetwork(t, sim.Config{Seed: 60})
 	c, s := n.pair(t, Config{})

@@ -39,8 +39,7 @@ func rstreamCapture(t *testing.T) (out []captured) {
 	return out
 }
 
-// script is what one side's program writes, and what its stream should make of
-// it.
+// script is what one side's program writes, and what its stream should make of it.
 type script struct {
 	s    stream
 	list []byte
@@ -89,7 +88,8 @@ func TestCapture(t *testing.T) {
 			peer = sides[server]
 		}
 		cfg := Config{
-			SendBuffer: 1 << 20, RecvBuffer: int(s.me.data.length) * 2, RecvQueue: int(s.me.credits), IOMaps: s.me.iomaps,
+			SendBuffer: 1 << 20, RecvBuffer: int(s.me.data.length) * 2, RecvQueue: int(s.me.credits),
+			IOMaps: s.me.iomaps,
 		}.normal().stream()
 		s.s.init(cfg, peer.me, place{smallBuffer, s.me.data.addr, s.me.data.key, int(s.me.data.length)})
 		s.list = make([]byte, grants*sgeBytes+s.me.iomaps*iomapBytes)

@@ -93,7 +93,8 @@ func (c *Conn) goodbye(linger time.Duration) error {
 // is held, and no call writes any more.
 func (c *Conn) parts() bool {
 	c.look()
-	if c.s.owes() && c.s.snd.staged == 0 && core.Open(c.qp).SendRoom() == c.sends { // the last messages make no completion unless they fail
+	// The last messages make no completion unless they fail.
+	if c.s.owes() && c.s.snd.staged == 0 && core.Open(c.qp).SendRoom() == c.sends {
 		for c.look() == len(c.wcs) {
 		}
 		c.s.ended()

@@ -395,8 +395,7 @@ func TestDialErrors(t *testing.T) {
 	requireOp(t, err, "dial", syscall.ECONNREFUSED)
 }
 
-// A server that accepts and hangs up before the client has taken notice resets the
-// connection.
+// A server that accepts and hangs up before the client has taken notice resets the connection.
 func TestDialReset(t *testing.T) {
 	ctx := testContext(t)
 	client, server := openDevice(t, verbs.Config{Polling: true}), openDevice(t, verbs.Config{})
@@ -447,14 +446,14 @@ func TestBacklog(t *testing.T) {
 		require.NoError(t, s.Close())
 		require.Equal(t, io.EOF, <-results)
 	}
-	// Two have a place in the backlog, and perhaps one waits for one: a last client
-	// stays outside.
+	// Two have a place in the backlog, and perhaps one waits for one: a last client stays outside.
 	for up.Load() < accepted+2 {
 		runtime.Gosched()
 	}
 	require.NoError(t, l.Close())
 	for range clients - accepted {
 		err := <-results
-		require.True(t, err == io.EOF || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET), "%v", err)
+		require.True(t,
+			err == io.EOF || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET), "%v", err)
 	}
 }

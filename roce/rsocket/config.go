@@ -79,7 +79,8 @@ func (c *Config) check(op string) error {
 		}
 	}
 	if c.SilenceTimeout > rdmacm.MaxSilenceTimeout {
-		return argError(op, "SilenceTimeout", fmt.Sprintf("%v is more than %v", c.SilenceTimeout, rdmacm.MaxSilenceTimeout))
+		return argError(op, "SilenceTimeout",
+			fmt.Sprintf("%v is more than %v", c.SilenceTimeout, rdmacm.MaxSilenceTimeout))
 	}
 	return nil
 }

@@ -45,7 +45,8 @@ func (c *Conn) confirm() {
 	}
 	c.look()
 	ended := c.qp.State() == verbs.StateErr // a waiting Read has not noticed yet
-	if !ended && (now-c.answered < pauseTime || c.s.awaited() || c.qp.Stats().SmoothedRTT > confirmRTT) || c.writeEnd() != nil || c.s.over() {
+	if !ended && (now-c.answered < pauseTime || c.s.awaited() || c.qp.Stats().SmoothedRTT > confirmRTT) ||
+		c.writeEnd() != nil || c.s.over() {
 		return
 	}
 	if !ended {

@@ -38,7 +38,8 @@ func TestTrafficClass(t *testing.T) {
 func TestTransfer(t *testing.T) {
 	networks(t, func(t *testing.T, n *network) {
 		c, s := n.pair(t, Config{})
-		for i, size := range []int{1, 2, inlineBytes, inlineBytes + 1, startTransfer, 65537, defaultBuffer / 2, defaultBuffer, defaultBuffer + 1, 3<<20 + 7} {
+		for i, size := range []int{1, 2, inlineBytes, inlineBytes + 1, startTransfer, 65537,
+			defaultBuffer / 2, defaultBuffer, defaultBuffer + 1, 3<<20 + 7} {
 			want := randomBytes(uint64(i), size)
 			for _, dir := range [][2]*Conn{{c, s}, {s, c}} {
 				errs := make(chan error, 1)

@@ -33,10 +33,9 @@ func FuzzConnData(f *testing.F) {
 	})
 }
 
-// FuzzStream lets a hostile peer send any immediates with any lengths, write
-// anything into our lists, and acknowledge or not, while the application does
-// what it can. Whatever happens, the state stays sound: what is read lies in
-// the receive buffer, what is sent in the send buffer.
+// FuzzStream lets a hostile peer send any immediates with any lengths, write anything into our
+// lists, and acknowledge or not, while the application does what it can. Whatever happens, the
+// state stays sound: what is read lies in the receive buffer, what is sent in the send buffer.
 func FuzzStream(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0, 1, 1, 2, 3, 4, 5})
 	seq := []byte{}

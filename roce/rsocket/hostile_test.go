@@ -45,7 +45,8 @@ func (a *attacker) equip(id *rdmacm.ID) {
 	pd, err := id.Device().AllocPD()
 	require.NoError(a.t, err)
 	a.id = id
-	a.qp, err = id.CreateQP(pd, verbs.QPInitAttr{SendCQ: a.cq, SigAll: true, Caps: verbs.QPCaps{MaxRecvWR: 500, MaxInline: 64}})
+	a.qp, err = id.CreateQP(pd,
+		verbs.QPInitAttr{SendCQ: a.cq, SigAll: true, Caps: verbs.QPCaps{MaxRecvWR: 500, MaxInline: 64}})
 	require.NoError(a.t, err)
 	for range 400 {
 		require.NoError(a.t, a.qp.PostRecv(&verbs.RecvWR{}))
@@ -68,7 +69,8 @@ func (a *attacker) connect(d *verbs.Device, to netip.AddrPort, private []byte) {
 
 // write sends a WRITE, with immediate unless it is negative.
 func (a *attacker) write(imm int64, to sge, data []byte) {
-	wr := verbs.SendWR{Opcode: verbs.WRWrite, Flags: verbs.SendInline, Inline: data, RemoteAddr: to.addr, RKey: ib.RKey(to.key)}
+	wr := verbs.SendWR{Opcode: verbs.WRWrite, Flags: verbs.SendInline, Inline: data, RemoteAddr: to.addr,
+		RKey: ib.RKey(to.key)}
 	if imm >= 0 {
 		wr.Opcode, wr.Imm = verbs.WRWriteImm, uint32(imm)
 	}
@@ -84,8 +86,10 @@ func hostileConnData() []byte {
 
 // attack connects an attacker to a listener.
 func attack(t *testing.T) (n *network, a *attacker, s *Conn) {
-	n = tunedNetwork(t, sim.Config{Seed: 9}, transport.Tuning{MaxUnackedPackets: 256}) // which an attacker does not wait for
-	l, err := (&ListenConfig{Device: n.b, Config: Config{IOMaps: 1, RecvQueue: minQueue}}).ListenAddr(netip.AddrPortFrom(n.b.Addrs()[0], 7471))
+	// Which an attacker does not wait for.
+	n = tunedNetwork(t, sim.Config{Seed: 9}, transport.Tuning{MaxUnackedPackets: 256})
+	l, err := (&ListenConfig{Device: n.b, Config: Config{IOMaps: 1, RecvQueue: minQueue}}).ListenAddr(
+		netip.AddrPortFrom(n.b.Addrs()[0], 7471))
 	require.NoError(t, err)
 	a = newAttacker(t, n.a)
 	a.connect(n.a, l.addr.AddrPort, hostileConnData())
@@ -108,7 +112,8 @@ func TestHostileRequests(t *testing.T) {
 	defer l.Close()
 	bad := hostileConnData()
 	bad[0] = 2
-	for name, private := range map[string][]byte{"nothing": nil, "version": bad, "noise": bytes.Repeat([]byte{0xff}, 56), "short": hostileConnData()[:10]} {
+	for name, private := range map[string][]byte{"nothing": nil, "version": bad,
+		"noise": bytes.Repeat([]byte{0xff}, 56), "short": hostileConnData()[:10]} {
 		a := newAttacker(t, n.a)
 		a.connect(n.a, l.addr.AddrPort, private)
 		_, err := expect(a.ctx, a.ch, rdmacm.EventEstablished)

@@ -58,14 +58,16 @@ func TestHTTP(t *testing.T) {
 		wg.Go(func() {
 			for i := range 10 {
 				body := bytes.Repeat([]byte{byte(worker), byte(i)}, 1<<(2*i))
-				resp, err := client.Post("http://"+l.Addr().String()+"/", "application/octet-stream", bytes.NewReader(body))
+				resp, err := client.Post("http://"+l.Addr().String()+"/", "application/octet-stream",
+					bytes.NewReader(body))
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				got, err := io.ReadAll(resp.Body)
 				resp.Body.Close()
-				if err != nil || !bytes.Equal(got, bytes.Repeat(body, 2)) || resp.Header.Get("Digest") != fmt.Sprintf("%x", sha256.Sum256(body)) {
+				if err != nil || !bytes.Equal(got, bytes.Repeat(body, 2)) ||
+					resp.Header.Get("Digest") != fmt.Sprintf("%x", sha256.Sum256(body)) {
 					t.Errorf("worker %d request %d: %d bytes, %v", worker, i, len(got), err)
 				}
 			}

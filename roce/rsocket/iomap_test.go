@@ -12,8 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// recvN reads n bytes, which make visible what was written into mappings
-// before them.
+// recvN reads n bytes, which make visible what was written into mappings before them.
 func recvN(t *testing.T, c *Conn, n int) []byte {
 	b := make([]byte, n)
 	_, err := io.ReadFull(c, b)
@@ -175,8 +174,7 @@ func TestMapAfterClose(t *testing.T) {
 	require.Equal(t, io.EOF, err)
 }
 
-// Each mapping costs a credit for good; before the stream would stand still
-// Map refuses.
+// Each mapping costs a credit for good; before the stream would stand still Map refuses.
 func TestMapCredits(t *testing.T) {
 	n := udpNetwork(t)
 	c, s, err := n.connect(testContext(t), Config{IOMaps: 1}, Config{IOMaps: 1, RecvQueue: 40})
@@ -205,8 +203,7 @@ func TestMapCredits(t *testing.T) {
 	require.Len(t, b, 2000)
 }
 
-// An application that waits for nothing but a mapping notices that the peer
-// has gone.
+// An application that waits for nothing but a mapping notices that the peer has gone.
 func TestErr(t *testing.T) {
 	networks(t, func(t *testing.T, n *network) {
 		c, s := n.pair(t, Config{})

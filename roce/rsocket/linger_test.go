@@ -68,7 +68,8 @@ func TestCloseDoesNotWait(t *testing.T) {
 		require.NoError(t, c.Close())
 	}
 	require.Equal(t, now, n.fabric.Now())
-	require.Equal(t, LingerStats{Conns: conns, Bytes: conns * Config{}.normal().grown(), Finished: earlier.Finished}, Lingering(n.a))
+	require.Equal(t,
+		LingerStats{Conns: conns, Bytes: conns * Config{}.normal().grown(), Finished: earlier.Finished}, Lingering(n.a))
 	require.Greater(t, n.a.MemCounts().Regions, before.Regions)
 	n.fabric.RunFor(lingerTime + time.Second)
 	require.Equal(t, LingerStats{Finished: earlier.Finished + conns}, Lingering(n.a))
@@ -135,7 +136,8 @@ func TestCloseEndsWithPeerThatStandsStill(t *testing.T) {
 		c.s.ctrl++
 		c.s.sends++
 		require.NoError(t, c.qp.PostSend(&verbs.SendWR{
-			ID: wrID(wrCtrl, tally{}), Opcode: verbs.WRWriteImm, Flags: verbs.SendInline | verbs.SendSignaled, Inline: []byte{},
+			ID: wrID(wrCtrl, tally{}), Opcode: verbs.WRWriteImm, Flags: verbs.SendInline | verbs.SendSignaled,
+			Inline: []byte{},
 		}))
 		n.fabric.RunFor(1e5)
 	}
@@ -186,7 +188,8 @@ func TestLingerBounds(t *testing.T) {
 				require.LessOrEqual(t, Lingering(n.a).Conns, 4, "%d", i)
 				require.LessOrEqual(t, Lingering(n.a).Bytes, most.Bytes, "%d", i)
 			}
-			require.Equal(t, LingerStats{Conns: 4, Bytes: 4 * small.normal().grown(), Finished: finished + 6}, Lingering(n.a))
+			require.Equal(t, LingerStats{Conns: 4, Bytes: 4 * small.normal().grown(), Finished: finished + 6},
+				Lingering(n.a))
 			for i, c := range open {
 				require.Equal(t, i < 6, c.buried, "%d", i)
 			}

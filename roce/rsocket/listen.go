@@ -408,7 +408,8 @@ func (l *Listener) Close() error {
 		l.pumpMu.Lock()
 		defer l.pumpMu.Unlock()
 		pending := slices.Collect(maps.Values(l.pending))
-		slices.SortFunc(pending, func(a, b *Conn) int { return cmp.Compare(a.qp.Num(), b.qp.Num()) }) // an order that a simulation repeats
+		// An order that a simulation repeats.
+		slices.SortFunc(pending, func(a, b *Conn) int { return cmp.Compare(a.qp.Num(), b.qp.Num()) })
 		for _, c := range pending {
 			c.drop()
 		}

@@ -36,7 +36,8 @@ func (l *Listener) openParts(addr netip.AddrPort, maxConns int, serves func(neti
 		End: func(p *Listener) { _ = p.Close() }, // its device is closed
 		Failed: func(a netip.Addr, err error) {
 			if log := roce.DefaultDeviceConfig.Logger; log != nil {
-				log.Warn("rsocket: not listening at a new address", slog.Any("local", l.addr), slog.Any("addr", a), slog.Any("error", err))
+				log.Warn("rsocket: not listening at a new address", slog.Any("local", l.addr),
+					slog.Any("addr", a), slog.Any("error", err))
 			}
 		},
 	})

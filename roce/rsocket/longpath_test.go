@@ -36,7 +36,8 @@ func (l segmenting) Capabilities() link.Capabilities {
 }
 
 func (p longPath) network(t *testing.T, f func(t *testing.T, n *network)) {
-	cfg := sim.Config{MTU: ib.MTU1024, Up: sim.Pipe{BitsPerSecond: int64(p.mbps) * 1e6, QueueBytes: p.queue * 1500, Latency: p.trip / 2}}
+	cfg := sim.Config{MTU: ib.MTU1024,
+		Up: sim.Pipe{BitsPerSecond: int64(p.mbps) * 1e6, QueueBytes: p.queue * 1500, Latency: p.trip / 2}}
 	sim.Test(t, cfg, func(t *testing.T, net *sim.Fabric) {
 		n := &network{name: "sim", fabric: net}
 		for i, d := range []**verbs.Device{&n.a, &n.b} {
@@ -112,7 +113,9 @@ func (p longPath) writes(t *testing.T) (mbps float64) {
 			require.NoError(t, err)
 			mrs[i], err = pd.RegisterMR(make([]byte, size), verbs.AccessAll, nil)
 			require.NoError(t, err)
-			qps[i], err = pd.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: cqs[i], Caps: verbs.QPCaps{MaxSendWR: depth, MaxRecvWR: 1}})
+			qps[i], err = pd.CreateQP(verbs.QPInitAttr{
+				Type: verbs.RC, SendCQ: cqs[i], Caps: verbs.QPCaps{MaxSendWR: depth, MaxRecvWR: 1},
+			})
 			require.NoError(t, err)
 		}
 		require.NoError(t, qps[1].Connect(qps[0].LocalInfo(0), &attr))
@@ -163,7 +166,8 @@ func TestLongPath(t *testing.T) {
 // Over a short path a stream has no use for a larger receive buffer.
 func TestShortPathKeepsBuffer(t *testing.T) {
 	seeds.Long(t)
-	longPath{mbps: 2000, queue: 400, trip: time.Millisecond / 2, span: 200 * time.Millisecond}.streams(t, func(n *network) {
-		require.EqualValues(t, firstLarge, Buffers(n.b).Bytes)
-	})
+	longPath{mbps: 2000, queue: 400, trip: time.Millisecond / 2, span: 200 * time.Millisecond}.streams(t,
+		func(n *network) {
+			require.EqualValues(t, firstLarge, Buffers(n.b).Bytes)
+		})
 }

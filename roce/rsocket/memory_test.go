@@ -50,8 +50,7 @@ func TestIdleMemory(t *testing.T) {
 	require.Less(t, held, most)
 }
 
-// What a connection is said to hold, which bounds how many can be half-open, is
-// what it holds.
+// What a connection is said to hold, which bounds how many can be half-open, is what it holds.
 func TestMemoryEstimate(t *testing.T) {
 	const n, tries = 30, 5
 	for name, cfg := range map[string]Config{

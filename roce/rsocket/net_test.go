@@ -43,7 +43,8 @@ func TestDialListenContext(t *testing.T) {
 	var op *net.OpError
 	require.ErrorAs(t, err, &op)
 	require.Equal(t, "listen", op.Op)
-	for _, wrong := range [][2]string{{"udp", "127.78.0.1:0"}, {"tcp6", "127.78.0.1:0"}, {"tcp", "no port"}, {"tcp", "127.78.0.1:no-such-service"}} {
+	for _, wrong := range [][2]string{{"udp", "127.78.0.1:0"}, {"tcp6", "127.78.0.1:0"}, {"tcp", "no port"}, {"tcp",
+		"127.78.0.1:no-such-service"}} {
 		_, err := Listen(ctx, wrong[0], wrong[1])
 		require.ErrorAs(t, err, &op, "%v", wrong)
 	}

@@ -26,8 +26,9 @@ import (
 var may = map[string]string{
 	"Spin": "negative", "MemLimits.Quarantine": "negative", "Tuning.LossProbe": "negative", "Tuning.CNPGap": "negative",
 	"Tuning.Congestion.Burst": "negative", "Tuning.Congestion.LineRate": "huge", "Tuning.Congestion.StartRate": "huge",
-	"KeepAlive": "negative huge", "ConnConfig.KeepAlive": "negative huge", "SilenceTimeout": "negative", "ConnConfig.SilenceTimeout": "negative",
-	"MaxConns": "huge", "Config.KeepAlive": "negative huge", "Config.SilenceTimeout": "negative", "Config.Linger": "negative huge",
+	"KeepAlive": "negative huge", "ConnConfig.KeepAlive": "negative huge", "SilenceTimeout": "negative",
+	"ConnConfig.SilenceTimeout": "negative", "MaxConns": "huge", "Config.KeepAlive": "negative huge",
+	"Config.SilenceTimeout": "negative", "Config.Linger": "negative huge",
 	"Linger": "negative huge",
 	// As with listen(2), more than there can be is as many as there can be.
 	"rdmacm.ListenLimits.Backlog": "huge", "rdmacm.ListenLimits.MaxUntaken": "huge",
@@ -122,7 +123,8 @@ func TestOptionsThatCannotBe(t *testing.T) {
 					arg = below.Arg
 				}
 				last := field[strings.LastIndex(field, ".")+1:]
-				if !strings.Contains(strings.ToLower(last), strings.ToLower(arg[strings.LastIndex(arg, ".")+1:])) && arg != "Tuning.Congestion" || arg == "" {
+				if !strings.Contains(strings.ToLower(last), strings.ToLower(arg[strings.LastIndex(arg, ".")+1:])) &&
+					arg != "Tuning.Congestion" || arg == "" {
 					t.Errorf("%s.%s of %d: %v", name, field, n, err)
 				}
 			}

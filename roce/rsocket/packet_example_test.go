@@ -17,7 +17,8 @@ func ExamplePacketConfig_ListenAddr() {
 		log.Fatal(err)
 	}
 	defer d.Close()
-	server, err := (&rsocket.PacketConfig{Device: d}).ListenAddr(netip.AddrPort{}) // the device's address, and a free port
+	// The device's address, and a free port.
+	server, err := (&rsocket.PacketConfig{Device: d}).ListenAddr(netip.AddrPort{})
 	if err != nil {
 		log.Fatal(err)
 	}

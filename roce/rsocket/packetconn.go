@@ -62,8 +62,10 @@ type datagram struct {
 type PacketStats struct {
 	Received uint64 // datagrams received for the application
 	Sent     uint64 // datagrams that were sent
-	Asked    uint64 // of those, by the peer's UDP port, because its queue pair was unknown or the datagram too long for a packet
-	Peers    int    // peers whose queue pairs are known or asked for
+	// Of those, by the peer's UDP port, because its queue pair was unknown or the datagram too long
+	// for a packet.
+	Asked uint64
+	Peers int // peers whose queue pairs are known or asked for
 	// Discarded datagrams. Malformed ones break the protocol, or claim to come from another host;
 	// Foreign ones come from others than the connected peer; Overflow ones came by UDP when the
 	// receive queue was full. The device's counters have the datagrams that found no receive on the
@@ -152,7 +154,8 @@ func (cfg *PacketConfig) listen(addr netip.AddrPort) (*PacketConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &PacketConn{cfg: n, device: d, service: s, local: s.local, served: make(chan struct{}), peers: peerTable{most: maxPacketPeers}}
+	c := &PacketConn{cfg: n, device: d, service: s, local: s.local, served: make(chan struct{}),
+		peers: peerTable{most: maxPacketPeers}}
 	c.rd.init()
 	c.wr.init()
 	go c.serve()

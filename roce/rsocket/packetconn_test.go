@@ -91,7 +91,8 @@ func exchange(t *testing.T, a, b *PacketConn) {
 
 // A datagram that does not fit a packet goes by UDP.
 func TestPacketConnSmallMTU(t *testing.T) {
-	a, b := packetSocket(t, verbs.Config{MTU: ib.MTU256}, PacketConfig{}), packetSocket(t, verbs.Config{}, PacketConfig{})
+	a, b := packetSocket(t, verbs.Config{MTU: ib.MTU256}, PacketConfig{}),
+		packetSocket(t, verbs.Config{}, PacketConfig{})
 	acquaint(t, a, b)
 	before := a.Stats().Asked
 	say(t, a, b, string(make([]byte, 256-datagramHeader4)))
@@ -102,7 +103,8 @@ func TestPacketConnSmallMTU(t *testing.T) {
 }
 
 func TestPacketConnConnect(t *testing.T) {
-	a, b, other := packetSocket(t, verbs.Config{}, PacketConfig{}), packetSocket(t, verbs.Config{}, PacketConfig{}), packetSocket(t, verbs.Config{}, PacketConfig{})
+	a, b, other := packetSocket(t, verbs.Config{}, PacketConfig{}),
+		packetSocket(t, verbs.Config{}, PacketConfig{}), packetSocket(t, verbs.Config{}, PacketConfig{})
 	require.Nil(t, a.RemoteAddr())
 	_, err := a.Write([]byte("x"))
 	require.ErrorIs(t, err, syscall.EDESTADDRREQ)

@@ -110,7 +110,8 @@ func (c *PacketConn) readiness(notify bool, by core.Sleeper) core.Readiness {
 	}
 	c.look() // completions from before the request raise no event
 	over := c.usable()
-	r := core.Readiness{Readable: over != nil || c.told != nil || len(c.ready) > 0, Writable: true, Over: c.closed, Err: c.err, Drained: true}
+	r := core.Readiness{Readable: over != nil || c.told != nil || len(c.ready) > 0, Writable: true,
+		Over: c.closed, Err: c.err, Drained: true}
 	for _, q := range c.queues {
 		r.Writable = r.Writable && len(q.sends) > 0
 		r.Drained = r.Drained && len(q.sends) == q.most

@@ -37,7 +37,8 @@ type packetQueue struct {
 const recvSlotBytes = ib.GRHBytes + 4096
 
 // newPacketQueue makes a queue pair at a local address of a device, and posts its receives.
-func newPacketQueue(d *verbs.Device, addr netip.AddrPort, cfg *PacketConfig, onEvent func(*verbs.CQ)) (q *packetQueue, err error) {
+func newPacketQueue(d *verbs.Device, addr netip.AddrPort, cfg *PacketConfig,
+	onEvent func(*verbs.CQ)) (q *packetQueue, err error) {
 	index := slices.Index(d.GIDs(), ib.GIDFromAddr(addr.Addr().WithZone("")))
 	if index < 0 {
 		return nil, roce.ErrAddrNotLocal
@@ -56,7 +57,8 @@ func (q *packetQueue) allocate(onEvent func(*verbs.CQ)) (err error) {
 	if q.pd, err = q.dev.AllocPD(); err != nil {
 		return err
 	}
-	if q.cq, err = q.dev.CreateCQ(q.recvs+q.most, &verbs.CQOptions{Vector: access.NextVector(q.dev), OnEvent: onEvent}); err != nil {
+	if q.cq, err = q.dev.CreateCQ(q.recvs+q.most,
+		&verbs.CQOptions{Vector: access.NextVector(q.dev), OnEvent: onEvent}); err != nil {
 		return err
 	}
 	if q.mem, q.mr, err = q.pd.AllocBuffer(q.recvs*recvSlotBytes+q.most*slotBytes, verbs.LocalWrite); err != nil {
@@ -144,8 +146,8 @@ func (q *packetQueue) send(p *packetPeer, data []byte) error {
 	at := q.recvs*recvSlotBytes + i*slotBytes
 	b := append(appendDatagramHeader(q.mem.Bytes()[at:at:at+slotBytes], q.addr), data...)
 	err := q.qp.PostSend(&verbs.SendWR{
-		ID: sendBit | uint64(i), Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: []verbs.SGE{q.mr.SGE(at, len(b))},
-		AH: p.ah, RemoteQPN: p.qpn, RemoteQKey: rdmacm.UDQKey,
+		ID: sendBit | uint64(i), Opcode: verbs.WRSend, Flags: verbs.SendSignaled,
+		SGList: []verbs.SGE{q.mr.SGE(at, len(b))}, AH: p.ah, RemoteQPN: p.qpn, RemoteQKey: rdmacm.UDQKey,
 	})
 	if err == nil {
 		q.sends = q.sends[:len(q.sends)-1]

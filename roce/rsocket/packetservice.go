@@ -25,7 +25,8 @@ type packetService struct {
 
 // openService binds a UDP socket. An IPv6 socket at the unspecified address also serves IPv4 if
 // both is set.
-func openService(addr netip.AddrPort, both bool, control func(network, address string, c syscall.RawConn) error) (*packetService, error) {
+func openService(addr netip.AddrPort, both bool,
+	control func(network, address string, c syscall.RawConn) error) (*packetService, error) {
 	network := "udp4"
 	if addr.Addr().Is6() {
 		network = "udp6"

@@ -12,9 +12,12 @@ import (
 
 // Messages as librdmacm of rdma-core has them.
 var serviceTexts = map[string]serviceMessage{
-	"55555555" + "04001000" + "00000123" + "0a000001" + "6869":                {opData, 0x123, netip.MustParseAddr("10.0.0.1"), []byte("hi")},
-	"55555555" + "04071000" + "00abcdef" + "7f000001":                         {opCtrl, 0xabcdef, netip.MustParseAddr("127.0.0.1"), []byte{}},
-	"55555555" + "06071c00" + "00000011" + "fd970000000000000000000000000002": {opCtrl, 0x11, netip.MustParseAddr("fd97::2"), []byte{}},
+	"55555555" + "04001000" + "00000123" + "0a000001" + "6869": {opData, 0x123,
+		netip.MustParseAddr("10.0.0.1"), []byte("hi")},
+	"55555555" + "04071000" + "00abcdef" + "7f000001": {opCtrl, 0xabcdef,
+		netip.MustParseAddr("127.0.0.1"), []byte{}},
+	"55555555" + "06071c00" + "00000011" + "fd970000000000000000000000000002": {opCtrl, 0x11,
+		netip.MustParseAddr("fd97::2"), []byte{}},
 }
 
 var datagramTexts = map[string]struct {
@@ -23,7 +26,8 @@ var datagramTexts = map[string]struct {
 }{
 	"04081c060a0000016869":                               {netip.MustParseAddrPort("10.0.0.1:7174"), "hi"},
 	"06181c0600000000fd97000000000000000000000000000268": {netip.MustParseAddrPort("[fd97::2]:7174"), "h"},
-	"06181c060000000000000000000000000000ffff0a00000168": {netip.MustParseAddrPort("10.0.0.1:7174"), "h"}, // a mapped address
+	// A mapped address.
+	"06181c060000000000000000000000000000ffff0a00000168": {netip.MustParseAddrPort("10.0.0.1:7174"), "h"},
 }
 
 func fromHex(t testing.TB, text string) []byte {
@@ -98,7 +102,8 @@ func FuzzService(f *testing.F) {
 		if m.qpn <= ib.QPNGSI || m.qpn >= ib.QPNMulticast || !m.addr.IsValid() || len(m.data) > len(b)-serviceHeader4 {
 			t.Fatalf("%+v of %x", m, b)
 		}
-		if again, ok := parseService(m.append(nil)); len(b) < slotBytes-serviceHeader6 && (!ok || again.qpn != m.qpn || again.addr != m.addr || !bytes.Equal(again.data, m.data)) {
+		if again, ok := parseService(m.append(nil)); len(b) < slotBytes-serviceHeader6 &&
+			(!ok || again.qpn != m.qpn || again.addr != m.addr || !bytes.Equal(again.data, m.data)) {
 			t.Fatalf("%+v came back as %+v", m, again)
 		}
 	})

@@ -33,7 +33,8 @@ func TestExitAfterClose(t *testing.T) {
 			require.NoError(t, err)
 			defer l.Close()
 			cmd := exec.Command(os.Args[0], "-test.run=^TestExitAfterClose$")
-			cmd.Env = append(os.Environ(), "GOROCE_TEST_PEER="+l.Addr().String(), fmt.Sprint("GOROCE_TEST_READS=", read))
+			cmd.Env = append(os.Environ(), "GOROCE_TEST_PEER="+l.Addr().String(),
+				fmt.Sprint("GOROCE_TEST_READS=", read))
 			var said strings.Builder
 			cmd.Stderr = &said
 			require.NoError(t, cmd.Start())

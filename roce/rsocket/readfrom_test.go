@@ -40,8 +40,9 @@ func TestReadFrom(t *testing.T) {
 		"reader":           {struct{ io.Reader }{bytes.NewReader(data)}, len(data), nil},
 		"byte by byte":     {iotest.OneByteReader(bytes.NewReader(data[:2000])), 2000, nil},
 		"end with data":    {iotest.DataErrReader(bytes.NewReader(data[:100_000])), 100_000, nil},
-		"error":            {io.MultiReader(bytes.NewReader(data[:100_000]), iotest.ErrReader(broken)), 100_000, broken},
-		"never":            {io.MultiReader(bytes.NewReader(data[:100]), never{}), 100, io.ErrNoProgress},
+		"error": {io.MultiReader(bytes.NewReader(data[:100_000]), iotest.ErrReader(broken)),
+			100_000, broken},
+		"never": {io.MultiReader(bytes.NewReader(data[:100]), never{}), 100, io.ErrNoProgress},
 	} {
 		t.Run(what, func(t *testing.T) {
 			c, s := simNetwork(t, sim.Config{Seed: 70}).pair(t, Config{})

@@ -42,13 +42,16 @@ func (c *Conn) allocate() (err error) {
 	if c.pd, err = c.dev.AllocPD(); err != nil {
 		return err
 	}
-	if c.cq, err = c.dev.CreateCQ(cfg.SendQueue+recvs, &verbs.CQOptions{Vector: access.NextVector(c.dev), OnEvent: c.onEvent}); err != nil {
+	if c.cq, err = c.dev.CreateCQ(cfg.SendQueue+recvs,
+		&verbs.CQOptions{Vector: access.NextVector(c.dev), OnEvent: c.onEvent}); err != nil {
 		return err
 	}
-	if err = c.recv[smallBuffer].register(c.pd, cfg.RecvBuffer, remoteWrite, verbs.MROptions{IOVA: recvIOVA, SetIOVA: true}); err != nil {
+	if err = c.recv[smallBuffer].register(c.pd, cfg.RecvBuffer, remoteWrite,
+		verbs.MROptions{IOVA: recvIOVA, SetIOVA: true}); err != nil {
 		return err
 	}
-	if err = c.list.register(c.pd, grants*sgeBytes+cfg.IOMaps*iomapBytes, remoteWrite, verbs.MROptions{IOVA: listIOVA, SetIOVA: true}); err != nil {
+	if err = c.list.register(c.pd, grants*sgeBytes+cfg.IOMaps*iomapBytes, remoteWrite,
+		verbs.MROptions{IOVA: listIOVA, SetIOVA: true}); err != nil {
 		return err
 	}
 	if err = c.send[smallBuffer].register(c.pd, cfg.SendBuffer, verbs.LocalWrite, verbs.MROptions{}); err != nil {

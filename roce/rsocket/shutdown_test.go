@@ -20,10 +20,11 @@ import (
 // its context lasts.
 func TestShutdownDeadClients(t *testing.T) {
 	var wire *fault.Link
-	client := openDevice(t, verbs.Config{Addrs: []netip.Addr{rocetest.Loopback4()}, WrapLink: func(l link.Link) (link.Link, error) {
-		wire = fault.New(l)
-		return wire, nil
-	}})
+	client := openDevice(t,
+		verbs.Config{Addrs: []netip.Addr{rocetest.Loopback4()}, WrapLink: func(l link.Link) (link.Link, error) {
+			wire = fault.New(l)
+			return wire, nil
+		}})
 	server := openDevice(t, verbs.Config{})
 	// What the last ones have not acknowledged yet is waited for, which is not what this is about.
 	lc := ListenConfig{Device: server, Config: Config{SilenceTimeout: -1}}

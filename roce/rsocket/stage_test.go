@@ -53,7 +53,8 @@ func writeFirst(t *testing.T, c, s *Conn, n int, end bool) {
 // are as large as what they write: the send buffer takes it when the peer has no room.
 func TestBothWriteFirst(t *testing.T) {
 	networks(t, func(t *testing.T, n *network) {
-		for _, cfg := range []Config{{}, {SendBuffer: 1 << 20, RecvBuffer: 1 << 20}, {SendBuffer: 1 << 20, RecvBuffer: 128 << 10}, {RecvBuffer: 4096, RecvQueue: 16}} {
+		for _, cfg := range []Config{{}, {SendBuffer: 1 << 20, RecvBuffer: 1 << 20},
+			{SendBuffer: 1 << 20, RecvBuffer: 128 << 10}, {RecvBuffer: 4096, RecvQueue: 16}} {
 			for _, size := range []int{200 << 10, 2_000_000} {
 				if cfg.SendBuffer > 0 && size > cfg.SendBuffer || seeds.Race && cfg.RecvQueue > 0 && size > 1<<20 {
 					continue
@@ -75,7 +76,9 @@ func TestBothWriteFirstFaults(t *testing.T) {
 		n = 2
 	}
 	seeds.Run(t, n, func(t *testing.T, seed uint64) {
-		n := simNetwork(t, sim.Config{Seed: seed, Faults: sim.Faults{Loss: 0.01, Duplicate: 0.01, Corrupt: 0.005, Reorder: 0.02, Jitter: 100}})
+		n := simNetwork(t, sim.Config{Seed: seed, Faults: sim.Faults{
+			Loss: 0.01, Duplicate: 0.01, Corrupt: 0.005, Reorder: 0.02, Jitter: 100,
+		}})
 		c, s := n.pair(t, Config{RecvQueue: 16 << (seed % 6), RecvBuffer: 3000 << (seed % 6)})
 		writeFirst(t, c, s, 1_000_000, false)
 		const piece, pieces = 100, 5000
@@ -104,7 +107,8 @@ func TestBothWriteFirstFaults(t *testing.T) {
 // What the send buffer has taken leaves by itself: the program that has written it makes no further
 // call.
 func TestStagedLeaves(t *testing.T) {
-	for name, n := range map[string]*network{"sim": simNetwork(t, sim.Config{Seed: 3}), "udp": udpNetwork(t), "2 shards": shardedNetwork(t)} {
+	for name, n := range map[string]*network{"sim": simNetwork(t, sim.Config{Seed: 3}), "udp": udpNetwork(t),
+		"2 shards": shardedNetwork(t)} {
 		t.Run(name, func(t *testing.T) {
 			for _, end := range []bool{false, true} {
 				c, s := n.pair(t, Config{})

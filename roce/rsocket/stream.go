@@ -81,7 +81,8 @@ const (
 
 // wrID returns the ID of a work request.
 func wrID(k wrKind, t tally) uint64 {
-	return uint64(k)<<(countBits+2*byteBits) | uint64(t.messages)<<(2*byteBits) | uint64(t.held)<<byteBits | uint64(t.bytes)
+	return uint64(k)<<(countBits+2*byteBits) | uint64(t.messages)<<(2*byteBits) |
+		uint64(t.held)<<byteBits | uint64(t.bytes)
 }
 
 func splitID(id uint64) (wrKind, tally) {

@@ -240,21 +240,22 @@ func (m *model) check() {
 	}
 	switch {
 	case unread != r.ready, granted != r.granted, r.held > grants, r.ready != sum, m.s.ctrl < 0, m.s.ctrl > maxCtrl,
-		s.room < 0, s.room > s.rooms, s.buf.used < 0, s.buf.old < 0, s.buf.used > s.buf.size, s.quiet.messages > s.rooms-s.room, m.s.sends < s.quiet.messages,
+		s.room < 0, s.room > s.rooms, s.buf.used < 0, s.buf.old < 0, s.buf.used > s.buf.size,
+		s.quiet.messages > s.rooms-s.room, m.s.sends < s.quiet.messages,
 		m.s.owed < s.buf.used+s.buf.old, m.s.owed < s.quiet.bytes, s.staged < 0, s.staged > s.buf.used:
 		m.t.Fatalf("%+v", m.s)
 	}
 }
 
-// Both ends do whatever they can in any order, with all sizes of buffers and
-// queues: every byte arrives, nothing is written outside, and it never stands
-// still.
+// Both ends do whatever they can in any order, with all sizes of buffers and queues: every byte
+// arrives, nothing is written outside, and it never stands still.
 func TestStreamSwarm(t *testing.T) {
 	seeds.Run(t, 30, func(t *testing.T, seed uint64) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		draw := func() Config {
 			return Config{
-				SendBuffer: 1 + rng.IntN(20000), RecvBuffer: 2 + rng.IntN(20000), SendQueue: 16 + rng.IntN(30), RecvQueue: 16 + rng.IntN(30),
+				SendBuffer: 1 + rng.IntN(20000), RecvBuffer: 2 + rng.IntN(20000),
+				SendQueue: 16 + rng.IntN(30), RecvQueue: 16 + rng.IntN(30),
 			}.normal()
 		}
 		ca, cb := draw(), draw()
@@ -309,7 +310,8 @@ func TestStreamTranscript(t *testing.T) {
 	require.Len(t, a.wire, 1)
 	require.EqualValues(t, uint32(0x80000180), a.wire[0].m.imm, "the second half, at once")
 	require.Equal(t, sge{modelList + 16, modelListKey, 16}, a.wire[0].m.to)
-	require.Equal(t, sge{modelRecv + defaultBuffer/2, modelRecvKey, defaultBuffer / 2}, getSGE(a.wire[0].data, binary.LittleEndian))
+	require.Equal(t, sge{modelRecv + defaultBuffer/2, modelRecvKey, defaultBuffer / 2},
+		getSGE(a.wire[0].data, binary.LittleEndian))
 	a.deliver()
 	b.credit()
 	b.deliver()
@@ -359,7 +361,8 @@ func TestStreamBigEndian(t *testing.T) {
 	a.s.init(cfg.stream(), a.peer.conn(true), a.place())
 	var m message
 	require.True(t, a.s.update(&m))
-	require.Equal(t, sge{modelRecv + defaultBuffer/2, modelRecvKey, defaultBuffer / 2}, getSGE(m.body[:], binary.BigEndian))
+	require.Equal(t, sge{modelRecv + defaultBuffer/2, modelRecvKey, defaultBuffer / 2},
+		getSGE(m.body[:], binary.BigEndian))
 	a.s.mapping(1, iomap{5, sge{6, 7, 8}}, &m)
 	require.Equal(t, iomap{5, sge{6, 7, 8}}, getIOMap(m.body[:], binary.BigEndian))
 	require.EqualValues(t, modelList+grants*sgeBytes+iomapBytes, m.to.addr)
@@ -381,8 +384,8 @@ func TestStreamBreaches(t *testing.T) {
 		"reserved 3":    {{immediate(3, 0), 0}},
 		"reserved 5":    {{immediate(5, 0), 0}},
 		"after the end": {{immediate(opCtrl, ctrlShutdown), 0}, {immediate(opData, 1), 1}},
-		"credits": {{0, 0}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1},
-			{1, 1}, {1, 1}},
+		"credits": {{0, 0}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1},
+			{1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}, {1, 1}},
 	} {
 		a, _ := newModels(t, cfg, cfg)
 		for i, m := range msgs {

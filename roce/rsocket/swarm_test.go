@@ -55,7 +55,8 @@ func TestManyConnections(t *testing.T) {
 	n := udpNetwork(t)
 	ctx := testContext(t)
 	small := Config{SendBuffer: 8192, RecvBuffer: 8192, SendQueue: 32, RecvQueue: 32}
-	l, err := (&ListenConfig{Device: n.b, Config: small, Backlog: 1000}).ListenAddr(netip.AddrPortFrom(n.b.Addrs()[0], 0))
+	l, err := (&ListenConfig{Device: n.b, Config: small, Backlog: 1000}).ListenAddr(
+		netip.AddrPortFrom(n.b.Addrs()[0], 0))
 	require.NoError(t, err)
 	defer l.Close()
 	const conns = 200

@@ -30,7 +30,8 @@ func Example_tls() {
 			fmt.Fprintf(w, "hello, %s", r.TLS.PeerCertificates[0].Subject.CommonName)
 		}),
 		TLSConfig: &tls.Config{
-			Certificates: []tls.Certificate{ca.issue("cache")}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool,
+			Certificates: []tls.Certificate{ca.issue("cache")}, ClientAuth: tls.RequireAndVerifyClientCert,
+			ClientCAs: pool,
 		},
 		ErrorLog: log.New(io.Discard, "", 0), // the client without a certificate
 	}

@@ -8,12 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Connection data of rstream of rdma-core on a little-endian machine, with
-// buffers of 1 MiB.
-const connDataText = "0102018000000001" + "000055e508ed3000" + "00002109" + "00000002" + "00007f9412900000" + "00002216" + "00080000"
+// Connection data of rstream of rdma-core on a little-endian machine, with buffers of 1 MiB.
+const connDataText = "0102018000000001" + "000055e508ed3000" + "00002109" + "00000002" + "00007f9412900000" +
+	"00002216" + "00080000"
 
 var connDataValue = connData{
-	iomap: true, credits: 384, iomaps: 1, list: sge{0x55e508ed3000, 0x2109, 2}, data: sge{0x7f9412900000, 0x2216, 0x80000},
+	iomap: true, credits: 384, iomaps: 1, list: sge{0x55e508ed3000, 0x2109, 2}, data: sge{0x7f9412900000,
+		0x2216, 0x80000},
 }
 
 func TestConnData(t *testing.T) {
@@ -61,8 +62,9 @@ func TestImmediate(t *testing.T) {
 		o op
 		v uint32
 	}{
-		0x80000180: {opSGL, 384}, 0x000003b8: {opData, 952}, 0xe0000000: {opCtrl, ctrlDisconnect}, 0xe0000002: {opCtrl, ctrlShutdown},
-		0xc0000005: {opIOMap, 5}, 0x1fffffff: {opData, 1<<29 - 1}, 0xbfffffff: {5, 1<<29 - 1},
+		0x80000180: {opSGL, 384}, 0x000003b8: {opData, 952}, 0xe0000000: {opCtrl, ctrlDisconnect},
+		0xe0000002: {opCtrl, ctrlShutdown}, 0xc0000005: {opIOMap, 5}, 0x1fffffff: {opData, 1<<29 - 1},
+		0xbfffffff: {5, 1<<29 - 1},
 	} {
 		o, v := splitImmediate(imm)
 		require.Equal(t, want.o, o, "%#x", imm)
@@ -72,7 +74,8 @@ func TestImmediate(t *testing.T) {
 }
 
 func TestScale(t *testing.T) {
-	for n, want := range map[int]int{0: 0, 1: 1, 127: 127, 128: 128, 129: 128, 255: 128, 256: 256, 300: 256, 511: 256, 512: 512, maxIOMaps: maxIOMaps} {
+	for n, want := range map[int]int{0: 0, 1: 1, 127: 127, 128: 128, 129: 128, 255: 128, 256: 256, 300: 256,
+		511: 256, 512: 512, maxIOMaps: maxIOMaps} {
 		require.Equal(t, want, Config{IOMaps: n}.normal().IOMaps, "%d", n)
 	}
 	for v := range 256 {

@@ -20,7 +20,8 @@ func TestStreamWraps(t *testing.T) {
 	}{{minQueue, true}, {defaultQueue, false}, {0x8000, true}, {maxQueue, true}} {
 		t.Run(fmt.Sprintf("queue %d burst %v", tt.queue, tt.burst), func(t *testing.T) {
 			t.Parallel()
-			cfg := Config{SendBuffer: minSendBuffer, RecvBuffer: 1 << 20, SendQueue: maxQueue, RecvQueue: tt.queue}.normal()
+			cfg := Config{SendBuffer: minSendBuffer, RecvBuffer: 1 << 20, SendQueue: maxQueue,
+				RecvQueue: tt.queue}.normal()
 			a, b := newModels(t, cfg, cfg)
 			updates := 0
 			for sent := 0; sent < messages; {

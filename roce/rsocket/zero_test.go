@@ -179,7 +179,8 @@ func TestArguments(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 	// The least and the most are no error.
-	for _, cfg := range []Config{{SendBuffer: 1, RecvBuffer: 1, SendQueue: 1, RecvQueue: 1, IOMaps: 1}, {IOMaps: maxIOMaps, SendQueue: maxQueue, RecvQueue: maxQueue}} {
+	for _, cfg := range []Config{{SendBuffer: 1, RecvBuffer: 1, SendQueue: 1, RecvQueue: 1, IOMaps: 1},
+		{IOMaps: maxIOMaps, SendQueue: maxQueue, RecvQueue: maxQueue}} {
 		l, err := (&ListenConfig{Device: n.a, Config: cfg, Backlog: maxBacklog}).ListenAddr(at)
 		require.NoError(t, err)
 		require.NoError(t, l.Close())

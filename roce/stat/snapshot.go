@@ -100,9 +100,10 @@ func command() string {
 func describe(d *verbs.Device, room int) Device {
 	port, mem, cm := d.Port(), d.MemCounts(), rdmacm.CountersOf(d)
 	out := Device{
-		Link: port.LinkName, State: "DOWN", MTU: port.ActiveMTU.Bytes(), Vectors: d.CompletionVectors(), Polling: !d.Background(),
-		Memory:   Memory{PDs: mem.PDs, Regions: mem.Regions, Windows: mem.Windows},
-		Conns:    Conns{Conns: cm.Now.Conns, HalfOpen: cm.Now.HalfOpen, Timewait: cm.Now.Timewait, Listeners: cm.Now.Listeners, Ports: cm.Ports},
+		Link: port.LinkName, State: "DOWN", MTU: port.ActiveMTU.Bytes(), Vectors: d.CompletionVectors(),
+		Polling: !d.Background(), Memory: Memory{PDs: mem.PDs, Regions: mem.Regions, Windows: mem.Windows},
+		Conns: Conns{Conns: cm.Now.Conns, HalfOpen: cm.Now.HalfOpen, Timewait: cm.Now.Timewait,
+			Listeners: cm.Now.Listeners, Ports: cm.Ports},
 		Counters: countersOf(d.Counters()), QPs: []QP{},
 	}
 	if port.Active {

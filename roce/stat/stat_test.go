@@ -58,7 +58,8 @@ func newPair(t *testing.T) *pair {
 		qp, to *verbs.QP
 		at     netip.Addr
 	}{{p.qa, p.qb, addrB}, {p.qb, p.qa, addrA}} {
-		require.NoError(t, c.qp.Connect(verbs.RemoteInfo{QPN: c.to.Num(), PSN: c.to.PSN(), GID: ib.GIDFromAddr(c.at)}, nil))
+		require.NoError(t,
+			c.qp.Connect(verbs.RemoteInfo{QPN: c.to.Num(), PSN: c.to.PSN(), GID: ib.GIDFromAddr(c.at)}, nil))
 	}
 	return p
 }
@@ -214,7 +215,8 @@ func TestHostileServers(t *testing.T) {
 	_, err = full.Ask(soon(t))
 	require.NoError(t, err, "as much as there may be")
 
-	for name, text := range map[string]string{"empty": "", "nonsense": "\x00\xff", "deep": strings.Repeat("[", 100000), "other": `{"pid": "x"}`} {
+	for name, text := range map[string]string{"empty": "", "nonsense": "\x00\xff",
+		"deep": strings.Repeat("[", 100000), "other": `{"pid": "x"}`} {
 		e := impostor(t, "@goroce-test-"+name, func(c net.Conn) {
 			_, _ = c.Write([]byte(text))
 			c.Close()
@@ -252,8 +254,9 @@ func TestLongestAnswer(t *testing.T) {
 	many := make([]QP, maxQPs)
 	for i := range many {
 		many[i] = QP{
-			Number: 1<<24 - 1, Type: "RC", State: "RESET", Remote: 1<<24 - 1, RQPSN: 1<<24 - 1, SQPSN: 1<<24 - 1, MTU: 4096, RTT: 1e12,
-			Local: "2001:db8:1111:2222:3333:4444:5555:6666", Peer: "2001:db8:1111:2222:3333:4444:5555:6666", Retransmitted: 1<<32 - 1, Timeouts: 1<<32 - 1,
+			Number: 1<<24 - 1, Type: "RC", State: "RESET", Remote: 1<<24 - 1, RQPSN: 1<<24 - 1,
+			SQPSN: 1<<24 - 1, MTU: 4096, RTT: 1e12, Local: "2001:db8:1111:2222:3333:4444:5555:6666",
+			Peer: "2001:db8:1111:2222:3333:4444:5555:6666", Retransmitted: 1<<32 - 1, Timeouts: 1<<32 - 1,
 		}
 	}
 	text, err := json.Marshal(Process{Devices: []Device{{QPs: many}}})
@@ -281,17 +284,19 @@ func TestFind(t *testing.T) {
 	line := func(flags, name string) string {
 		return "0000000000000000: 00000002 00000000 " + flags + " 0001 01 1234 " + name + "\n"
 	}
-	got, err := find(strings.NewReader(head + line(listening, "@another/program") + line(listening, "@goroce/stat/1/1000") +
-		line(listening, "@goroce/stat/1/1000/77/ab") + line(listening, "@goroce/stat/1/1000/5/ab") +
-		line("00000000", "@goroce/stat/1/1000/78/ab") + line(listening, "@goroce/stat/1/x/78/ab") +
-		line(listening, "@goroce/stat/1/1000/-3/ab") + line(listening, "@goroce/stat/1/1000/79") + line(listening, "/run/x") +
-		"0000: 1 0 " + listening + " 0001 01 77\n"))
+	got, err := find(strings.NewReader(head + line(listening, "@another/program") +
+		line(listening, "@goroce/stat/1/1000") + line(listening, "@goroce/stat/1/1000/77/ab") +
+		line(listening, "@goroce/stat/1/1000/5/ab") + line("00000000", "@goroce/stat/1/1000/78/ab") +
+		line(listening, "@goroce/stat/1/x/78/ab") + line(listening, "@goroce/stat/1/1000/-3/ab") +
+		line(listening, "@goroce/stat/1/1000/79") + line(listening, "/run/x") + "0000: 1 0 " + listening +
+		" 0001 01 77\n"))
 	require.NoError(t, err)
 	require.Equal(t, []Endpoint{{"@goroce/stat/1/1000/5/ab", 1000, 5}, {"@goroce/stat/1/1000/77/ab", 1000, 77}}, got)
 	got, err = find(strings.NewReader(strings.Repeat(line(listening, "@goroce/stat/1/1/1/a"), 3*maxEndpoints)))
 	require.NoError(t, err)
 	require.Len(t, got, maxEndpoints)
-	got, err = find(strings.NewReader(strings.Repeat(line(listening, "@goroce/stat/1/1/1/a"), 3*maxEndpoints) + line(listening, "@goroce/stat/1/2/2/a")))
+	got, err = find(strings.NewReader(strings.Repeat(line(listening, "@goroce/stat/1/1/1/a"), 3*maxEndpoints) +
+		line(listening, "@goroce/stat/1/2/2/a")))
 	require.NoError(t, err)
 	require.Len(t, got, maxEndpoints+1, "a user cannot use up the room of another")
 }
@@ -300,7 +305,8 @@ func TestFind(t *testing.T) {
 func TestCounterNames(t *testing.T) {
 	source, err := os.ReadFile("../verbs/counters.go")
 	require.NoError(t, err)
-	fields := regexp.MustCompile(`(?m)^\t(\w+)\s+uint64(?: // ([a-z_]+)(?::| *$))?`).FindAllStringSubmatch(string(source), -1)
+	fields := regexp.MustCompile(`(?m)^\t(\w+)\s+uint64(?: // ([a-z_]+)(?::| *$))?`).FindAllStringSubmatch(
+		string(source), -1)
 	require.Len(t, fields, len(counterNames))
 	for i, f := range fields {
 		if i < 17 { // rdma_rxe's

@@ -8,9 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// heldPair is a sender that runs by itself, and a receiver that polls, on which receives
-// are posted. On a slow machine nothing is sent again: no loss probe after 1 ms, no retry
-// before 4 s.
+// heldPair is a sender that runs by itself, and a receiver that polls, on which receives are
+// posted. On a slow machine nothing is sent again: no loss probe after 1 ms, no retry before 4 s.
 func heldPair(t *testing.T, recvs int, alone bool) (a, b *end) {
 	tuning := transport.Tuning{LossProbe: -1}
 	a = newEnd(t, openDevice(t, Config{Tuning: tuning}), 1<<12, QPInitAttr{})

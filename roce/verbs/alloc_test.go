@@ -29,7 +29,8 @@ func TestNoAllocs(t *testing.T) {
 	// The same on another shard than the first, with a completion queue that is shared.
 	t.Run("shards", func(t *testing.T) {
 		cfg := Config{Shards: 2}
-		a, b := endOnVector(t, openDevice(t, cfg), 1, 1<<16, QPInitAttr{}), endOnVector(t, openDevice(t, cfg), 0, 1<<16, QPInitAttr{})
+		a, b := endOnVector(t, openDevice(t, cfg), 1, 1<<16, QPInitAttr{}),
+			endOnVector(t, openDevice(t, cfg), 0, 1<<16, QPInitAttr{})
 		sends, err := b.d.CreateCQ(16, &CQOptions{Vector: 1})
 		require.NoError(t, err)
 		b.qp, err = b.pd.CreateQP(QPInitAttr{Type: RC, SendCQ: sends, RecvCQ: b.cq})

@@ -54,7 +54,8 @@ func TestSocketsReplaced(t *testing.T) {
 			}
 			d := openDevice(t, cfg)
 			e := newEnd(t, d, 100, QPInitAttr{})
-			require.NoError(t, e.qp.Connect(RemoteInfo{QPN: 77, GID: ib.GIDFromAddr(d.Addrs()[0])}, withTimeout(16, 7))) // 0.3 s
+			// 0.3 s.
+			require.NoError(t, e.qp.Connect(RemoteInfo{QPN: 77, GID: ib.GIDFromAddr(d.Addrs()[0])}, withTimeout(16, 7)))
 			errs := make(chan error)
 			go func() {
 				var wcs [1]WC
@@ -113,12 +114,14 @@ func TestClockJumps(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			clock := &jumpingLink{}
 			cfg.WrapLink = func(l link.Link) (link.Link, error) { clock.Link = l; return clock, nil }
-			a, b := newEnd(t, openDevice(t, cfg), 4096, QPInitAttr{}), newEnd(t, openDevice(t, Config{}), 4096, QPInitAttr{})
+			a, b := newEnd(t, openDevice(t, cfg), 4096, QPInitAttr{}),
+				newEnd(t, openDevice(t, Config{}), 4096, QPInitAttr{})
 			connect(t, a, b)
 			const jumps = 10
 			for i := range jumps {
 				require.NoError(t, a.qp.PostSend(&SendWR{
-					ID: uint64(i), Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 4096)}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(),
+					ID: uint64(i), Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 4096)},
+					RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(),
 				}))
 				clock.ahead.Add(int64(time.Hour))
 				clock.Wake()

@@ -15,9 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The benchmarks interleave goroce with Go TCP between the same two processes
-// and report ratios, which is all that means something on a shared machine.
-// Run them with -benchtime 15x or more.
+// The benchmarks interleave goroce with Go TCP between the same two processes and report ratios,
+// which is all that means something on a shared machine. Run them with -benchtime 15x or more.
 
 func addrs(s string) []netip.Addr { return []netip.Addr{netip.MustParseAddr(s)} }
 
@@ -132,7 +131,8 @@ func BenchmarkCPU(b *testing.B) {
 			require.NoError(b, err)
 			defer l.Close()
 			go serveTCP(l, 64<<20)
-			p := &remotePair{end: x, peer: peerInfo{Addr: y.mr.Addr(), RKey: uint32(y.mr.RKey()), TCP: l.Addr().String()}}
+			p := &remotePair{end: x,
+				peer: peerInfo{Addr: y.mr.Addr(), RKey: uint32(y.mr.RKey()), TCP: l.Addr().String()}}
 			const d = 150 * time.Millisecond
 			var roce, tcp []float64
 			for b.Loop() {
@@ -230,7 +230,8 @@ func BenchmarkMessages(b *testing.B) {
 			wrs := make([]SendWR, batch)
 			for i := range wrs {
 				wrs[i] = SendWR{
-					Opcode: WRWrite, SGList: []SGE{x.mr.SGE(i*64, 64)}, RemoteAddr: y.mr.Addr() + uint64(i*64), RKey: y.mr.RKey(),
+					Opcode: WRWrite, SGList: []SGE{x.mr.SGE(i*64, 64)},
+					RemoteAddr: y.mr.Addr() + uint64(i*64), RKey: y.mr.RKey(),
 				}
 			}
 			wrs[batch-1].Flags = SendSignaled

@@ -109,7 +109,8 @@ func (p *BufPool) grow(class int) error {
 	p.slabs = append(p.slabs, mr)
 	p.bytes += slab
 	for off := slab - size; off >= 0; off -= size {
-		p.free[class] = append(p.free[class], &poolSlot{pool: p, mr: mr, mem: slabMem[off : off+size : off+size], off: off, class: class})
+		p.free[class] = append(p.free[class],
+			&poolSlot{pool: p, mr: mr, mem: slabMem[off : off+size : off+size], off: off, class: class})
 	}
 	return nil
 }

@@ -8,8 +8,7 @@ import (
 	"github.com/goroce/goroce/roce/internal/shard"
 )
 
-// CompletionChannel delivers the events of one or more completion queues
-// (ibv_comp_channel).
+// CompletionChannel delivers the events of one or more completion queues (ibv_comp_channel).
 type CompletionChannel struct {
 	d    *Device
 	mu   sync.Mutex

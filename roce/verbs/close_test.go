@@ -230,9 +230,11 @@ func TestOpenErrors(t *testing.T) {
 		"wildcard":        {Config{Addrs: []netip.Addr{netip.IPv4Unspecified()}}, "interface"},
 		"multicast":       {Config{Addrs: []netip.Addr{netip.MustParseAddr("224.0.0.5")}}, "unicast"},
 		"invalid":         {Config{Addrs: []netip.Addr{{}}}, "invalid address"},
-		"twice":           {Config{Addrs: []netip.Addr{netip.MustParseAddr("127.9.9.9"), netip.MustParseAddr("127.9.9.9")}}, "twice"},
-		"mtu":             {Config{Addrs: []netip.Addr{loopback4()}, MTU: 9}, "MTU"},
-		"random":          {Config{Addrs: []netip.Addr{loopback4()}, Rand: strings.NewReader("")}, "random"},
+		"twice": {Config{
+			Addrs: []netip.Addr{netip.MustParseAddr("127.9.9.9"), netip.MustParseAddr("127.9.9.9")},
+		}, "twice"},
+		"mtu":    {Config{Addrs: []netip.Addr{loopback4()}, MTU: 9}, "MTU"},
+		"random": {Config{Addrs: []netip.Addr{loopback4()}, Rand: strings.NewReader("")}, "random"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Open(c.cfg)

@@ -77,14 +77,14 @@ const turnSpin = 30 * time.Microsecond
 // wholeWindow has a connection begin with its whole window.
 var wholeWindow = transport.Tuning{MaxUnackedPackets: transport.DefaultMaxUnackedPackets}
 
-// newTurnEnd returns an event-driven device whose goroutine stands before its
-// first turn.
+// newTurnEnd returns an event-driven device whose goroutine stands before its first turn.
 func newTurnEnd(t *testing.T) (*end, *turnLink) {
 	l := &turnLink{entered: make(chan struct{}), turns: make(chan struct{}), waits: make(chan struct{}, 1)}
-	d := openDevice(t, Config{MTU: ib.MTU4096, Spin: turnSpin, Tuning: wholeWindow, WrapLink: func(real link.Link) (link.Link, error) {
-		l.Link = real
-		return l, nil
-	}})
+	d := openDevice(t,
+		Config{MTU: ib.MTU4096, Spin: turnSpin, Tuning: wholeWindow, WrapLink: func(real link.Link) (link.Link, error) {
+			l.Link = real
+			return l, nil
+		}})
 	<-l.entered
 	e := newEnd(t, d, 1<<16, QPInitAttr{})
 	t.Cleanup(func() {
@@ -113,8 +113,7 @@ func (e *end) post(t *testing.T, n, size int) {
 	}
 }
 
-// Messages that are posted one by one behind others wait for a moment, and are
-// then sent together.
+// Messages that are posted one by one behind others wait for a moment, and are then sent together.
 func TestPostsShareDatagrams(t *testing.T) {
 	t.Run("second turn", func(t *testing.T) {
 		e, l := newTurns(t)

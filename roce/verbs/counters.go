@@ -36,11 +36,13 @@ type Counters struct {
 	PacingHolds       uint64 // times that a queue pair waited for its rate
 	CoalescedAcks     uint64 // acknowledgements saved by coalescing
 	FarAheadRequest   uint64 // of OutOfSeqRequest: further ahead than a plausible peer would be
-	KeptAhead         uint64 // packets kept because they came before their turn; requests among them also count in OutOfSeqRequest
-	KeptInTurn        uint64 // of KeptAhead: handled once the missing ones had come
-	CutReads          uint64 // repeated READs answered only in part or not at all, because they were repeated too often
-	MemoryFaults      uint64 // accesses to registered memory that was not there
-	LostAsyncEvents   uint64 // asynchronous events dropped because the application took none
+	// Packets kept because they came before their turn; requests among them also count in
+	// OutOfSeqRequest.
+	KeptAhead       uint64
+	KeptInTurn      uint64 // of KeptAhead: handled once the missing ones had come
+	CutReads        uint64 // repeated READs answered only in part or not at all, because they were repeated too often
+	MemoryFaults    uint64 // accesses to registered memory that was not there
+	LostAsyncEvents uint64 // asynchronous events dropped because the application took none
 
 	// Received packets that were dropped, by reason, in the order of the checks.
 

@@ -97,7 +97,8 @@ func (d *Device) createCQ(n int, o *CQOptions, ring bool) (*CQ, error) {
 	if err != nil {
 		return nil, err
 	}
-	cq := &CQ{d: d, s: s, ch: o.Channel, onEvent: o.OnEvent, tell: o.EventIfWaiting, userData: o.UserData, notify: shard.NewSignal()}
+	cq := &CQ{d: d, s: s, ch: o.Channel, onEvent: o.OnEvent, tell: o.EventIfWaiting, userData: o.UserData,
+		notify: shard.NewSignal()}
 	cq.calls = cq.callOnEvent
 	if ring {
 		if cq.memory, err = mapRing(n); err != nil {

@@ -48,7 +48,8 @@ func translated(s *shard.Shard, wr *SendWR) transport.SendWR {
 	if wr.Opcode == WRBindMW {
 		b := &wr.Bind
 		t.Bind = transport.BindMW{
-			MW: b.MW.engine(), Region: b.MR.engine(), NewRKey: b.NewRKey, Addr: b.Addr, Length: b.Length, Access: b.Access,
+			MW: b.MW.engine(), Region: b.MR.engine(), NewRKey: b.NewRKey, Addr: b.Addr, Length: b.Length,
+			Access: b.Access,
 		}
 	}
 	return t

@@ -21,13 +21,16 @@ const (
 	EventQPAccessError   EventType = transport.EventQPAccessError   // QP: the peer asked for memory that it may not use
 	EventCommEstablished EventType = transport.EventCommEstablished // QP: in RTR, and the peer's first packet came
 	EventSQDrained       EventType = transport.EventSQDrained       // QP: in SQD, and nothing is on its way any more
-	EventLastWQEReached  EventType = transport.EventLastWQEReached  // QP: in ERR, and it takes no more receives from its SRQ
+	// QP: in ERR, and it takes no more receives from its SRQ.
+	EventLastWQEReached  EventType = transport.EventLastWQEReached
 	EventSRQError        EventType = transport.EventSRQError        // SRQ: it failed; not raised by this stack
 	EventSRQLimitReached EventType = transport.EventSRQLimitReached // SRQ: fewer receives than SRQAttr.Limit are left
-	EventDeviceFatal     EventType = transport.EventDeviceFatal     // the link is broken: the queue pairs are in ERR, and the device can only be closed
-	EventPortActive      EventType = transport.EventPortActive      // the interfaces under the link are up again
-	EventPortError       EventType = transport.EventPortError       // the interfaces went down
-	EventPortMTU         EventType = transport.EventPortMTU         // the MTU of [Device.Port] has changed; new connections use it
+	// The link is broken: the queue pairs are in ERR, and the device can only be closed.
+	EventDeviceFatal EventType = transport.EventDeviceFatal
+	EventPortActive  EventType = transport.EventPortActive // the interfaces under the link are up again
+	EventPortError   EventType = transport.EventPortError  // the interfaces went down
+	// The MTU of [Device.Port] has changed; new connections use it.
+	EventPortMTU EventType = transport.EventPortMTU
 )
 
 // Event is an asynchronous event (ibv_async_event): its type and the object concerned.

@@ -43,8 +43,7 @@ func ExamplePD_RegisterMR() {
 	// Output: 456
 }
 
-// A window gives a peer a part of a region, under a key of its own that can be
-// taken back.
+// A window gives a peer a part of a region, under a key of its own that can be taken back.
 func ExampleQP_BindMW() {
 	ctx := context.Background()
 	a, b, closeBoth := two()

@@ -51,9 +51,8 @@ func (s *side) done(ctx context.Context) verbs.WC {
 	return wc[0]
 }
 
-// Two devices, usually in two programs on two hosts: connect, WRITE, READ and
-// SEND. What LocalInfo and the MR say has to get from one to the other, over
-// TCP for instance.
+// Two devices, usually in two programs on two hosts: connect, WRITE, READ and SEND. What LocalInfo
+// and the MR say has to get from one to the other, over TCP for instance.
 func Example() {
 	ctx := context.Background()
 	a := open(verbs.Config{Addrs: []netip.Addr{netip.MustParseAddr("127.77.0.1")}})
@@ -79,7 +78,9 @@ func Example() {
 
 	check(b.qp.PostRecv(&verbs.RecvWR{SGList: []verbs.SGE{b.mr.SGE(0, 4096)}}))
 	copy(a.mr.Bytes(), "hello")
-	check(a.qp.PostSend(&verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: []verbs.SGE{a.mr.SGE(0, 5)}}))
+	check(a.qp.PostSend(&verbs.SendWR{
+		Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: []verbs.SGE{a.mr.SGE(0, 5)},
+	}))
 	wc := b.done(ctx)
 	fmt.Printf("received: %s\n", b.mr.Bytes()[:wc.ByteLen])
 	// Output:
@@ -87,8 +88,7 @@ func Example() {
 	// received: hello
 }
 
-// The same on a virtual network, where a tenth of all packets is lost and
-// timeouts take no time.
+// The same on a virtual network, where a tenth of all packets is lost and timeouts take no time.
 func Example_simulation() {
 	ctx := context.Background()
 	net := sim.New(sim.Config{Seed: 1, Faults: sim.Faults{Loss: 0.1}})
@@ -136,7 +136,8 @@ func ExampleQP_Stats() {
 	}
 	write()
 	s := a.qp.Stats()
-	fmt.Println("round trip of at least 100 µs:", s.SmoothedRTT >= 100*time.Microsecond, "sent again:", s.RetransmittedPkts)
+	fmt.Println("round trip of at least 100 µs:", s.SmoothedRTT >= 100*time.Microsecond, "sent again:",
+		s.RetransmittedPkts)
 	net.SetFaults(a.dev.Addrs()[0], b.dev.Addrs()[0], sim.Faults{Loss: 1})
 	net.At(net.Now()+100_000, func() { net.SetFaults(a.dev.Addrs()[0], b.dev.Addrs()[0], sim.Faults{}) })
 	write()

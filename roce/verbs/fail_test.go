@@ -70,7 +70,8 @@ func (l *brokenSlots) Another() (link.Link, error) {
 // why, and what was posted completes as flushed, in order, on all queue pairs, also those of shards
 // whose link works.
 func TestLinkFailure(t *testing.T) {
-	for name, cfg := range map[string]Config{"event": {}, "polling": {Polling: true}, "2 shards": {Shards: 2}, "2 shards, polling": {Shards: 2, Polling: true}} {
+	for name, cfg := range map[string]Config{"event": {}, "polling": {Polling: true}, "2 shards": {Shards: 2},
+		"2 shards, polling": {Shards: 2, Polling: true}} {
 		t.Run(name, func(t *testing.T) {
 			ctx := testContext(t)
 			var l *brokenSlots
@@ -98,7 +99,8 @@ func TestLinkFailure(t *testing.T) {
 			require.NoError(t, shared.ToInit(0))
 			require.NoError(t, a.qp.PostRecv(&RecvWR{ID: 1, SGList: []SGE{a.mr.SGE(0, 10)}}))
 			require.NoError(t, a.qp.PostRecv(&RecvWR{ID: 2, SGList: []SGE{a.mr.SGE(0, 10)}}))
-			require.NoError(t, a.qp.PostSend(&SendWR{ID: 3, Opcode: WRSend, SGList: []SGE{a.mr.SGE(0, 10)}})) // the peer has no receive, and asks to wait
+			// The peer has no receive, and asks to wait.
+			require.NoError(t, a.qp.PostSend(&SendWR{ID: 3, Opcode: WRSend, SGList: []SGE{a.mr.SGE(0, 10)}}))
 			errs := make(chan error)
 			waits := 0
 			wait := func(f func() error) {
@@ -317,13 +319,15 @@ func TestFullLinkSleeps(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			full := &fullLink{asleep: make(chan struct{}, 1)}
 			cfg.WrapLink = func(l link.Link) (link.Link, error) { full.Link = l; return full, nil }
-			a, b := newEnd(t, openDevice(t, cfg), 4096, QPInitAttr{}), newEnd(t, openDevice(t, Config{}), 4096, QPInitAttr{})
+			a, b := newEnd(t, openDevice(t, cfg), 4096, QPInitAttr{}),
+				newEnd(t, openDevice(t, Config{}), 4096, QPInitAttr{})
 			connect(t, a, b)
 			write(t, a, b, 100)
 			full.full.Store(true)
 			require.NoError(t, a.qp.PostSend(&SendWR{
 				// Not to the bytes that write has looked at.
-				ID: 9, Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 100)}, RemoteAddr: b.mr.Addr() + 1024, RKey: b.mr.RKey(),
+				ID: 9, Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 100)},
+				RemoteAddr: b.mr.Addr() + 1024, RKey: b.mr.RKey(),
 			}))
 			for ctx, n := testContext(t), 0; n < 3; n++ {
 				full.Wake()

@@ -36,10 +36,11 @@ func newGather(t *testing.T, n int, op WROpcode) (*turnLink, []transport.RxPacke
 func newGatherEnd(t *testing.T, n int, op WROpcode) (*turnLink, []transport.RxPacket, *end) {
 	e, l := newTurnEnd(t)
 	tap := &wireTap{}
-	q := newEnd(t, openDevice(t, Config{Polling: true, alone: true, Tuning: wholeWindow, WrapLink: func(real link.Link) (link.Link, error) {
-		tap.Link = real
-		return tap, nil
-	}}), 1<<16, QPInitAttr{})
+	q := newEnd(t, openDevice(t,
+		Config{Polling: true, alone: true, Tuning: wholeWindow, WrapLink: func(real link.Link) (link.Link, error) {
+			tap.Link = real
+			return tap, nil
+		}}), 1<<16, QPInitAttr{})
 	connect(t, e, q, withMTU(ib.MTU1024))
 	for range n {
 		require.NoError(t, q.qp.PostSend(&SendWR{

@@ -192,7 +192,8 @@ func TestTimerWaitsForWhatHasArrived(t *testing.T) {
 			return Config{Link: l, Polling: true, alone: true}, func(d *Device) { d.s.Poll(shard.Never) }
 		}},
 		{"polling, marked", func(l *slowLink) (Config, func(*Device)) {
-			return Config{Link: &markedLink{slowLink: l, room: 1 << 20}, Polling: true, alone: true}, func(d *Device) { d.s.Poll(shard.Never) }
+			return Config{Link: &markedLink{slowLink: l, room: 1 << 20}, Polling: true, alone: true},
+				func(d *Device) { d.s.Poll(shard.Never) }
 		}},
 		{"driven", func(l *slowLink) (Config, func(*Device)) {
 			return Config{Link: drivenLink{l}}, func(*Device) { l.progress() }

@@ -16,7 +16,8 @@ func keeperPair(t *testing.T, cfg Config) (a, b *end) {
 
 func (e *end) write(t *testing.T, to *end) {
 	require.NoError(t, e.qp.PostSend(&SendWR{
-		Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{e.mr.SGE(0, 64)}, RemoteAddr: to.mr.Addr(), RKey: to.mr.RKey(),
+		Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{e.mr.SGE(0, 64)}, RemoteAddr: to.mr.Addr(),
+		RKey: to.mr.RKey(),
 	}))
 }
 

@@ -27,8 +27,7 @@ const (
 	defaultRetry = 7
 	// defaultRNRRetry means for ever.
 	defaultRNRRetry = 7
-	// defaultMinRNRTimer is 0.64 ms. Code 0, which many programs leave in place,
-	// is 655 ms.
+	// defaultMinRNRTimer is 0.64 ms. Code 0, which many programs leave in place, is 655 ms.
 	defaultMinRNRTimer ib.RNRCode = 12
 	// defaultRdAtomic is the depth of READs and atomics in both directions.
 	defaultRdAtomic = 16

@@ -20,7 +20,8 @@ func TestLinkLocal(t *testing.T) {
 				ns.Run("ip", "link", "set", "other", "up")
 				ns.Run("ip", "link", "set", "nobody", "up")
 				ns.Run("ip", "-6", "route", "add", "fe80::/64", "dev", "other", "metric", "1")
-				ns.Run("ip", "-6", "route", "add", "multicast", "ff00::/8", "dev", "other", "table", "local", "metric", "1")
+				ns.Run("ip", "-6", "route", "add", "multicast", "ff00::/8", "dev", "other", "table",
+					"local", "metric", "1")
 			}
 			a := newEnd(t, openDevice(t, Config{Link: linkIn(t, n.A, name, n.LinkLocalA, true)}), 1<<20, QPInitAttr{})
 			b := newEnd(t, openDevice(t, Config{Link: linkIn(t, n.B, name, n.LinkLocalB, true)}), 1<<20, QPInitAttr{})

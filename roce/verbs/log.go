@@ -12,7 +12,8 @@ func (d *Device) logState(level slog.Level, what string, more ...slog.Attr) {
 	if d.logger == nil {
 		return
 	}
-	d.logger.LogAttrs(context.Background(), level, what, append([]slog.Attr{slog.Any("addrs", d.s.Addrs())}, more...)...)
+	d.logger.LogAttrs(context.Background(), level, what,
+		append([]slog.Attr{slog.Any("addrs", d.s.Addrs())}, more...)...)
 }
 
 // logPort logs a change of the interfaces under the link.
@@ -23,6 +24,7 @@ func (o *owner) logPort(before, now *link.PortState) {
 	case now.Up && !before.Up:
 		o.d.logState(slog.LevelInfo, "roce: port up", slog.Int("mtu", is.Bytes()))
 	case was != is:
-		o.d.logState(slog.LevelInfo, "roce: port MTU changed", slog.Int("was", was.Bytes()), slog.Int("mtu", is.Bytes()))
+		o.d.logState(slog.LevelInfo, "roce: port MTU changed", slog.Int("was", was.Bytes()),
+			slog.Int("mtu", is.Bytes()))
 	}
 }

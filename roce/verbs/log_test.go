@@ -19,7 +19,8 @@ func TestLogger(t *testing.T) {
 	var out bytes.Buffer
 	d, err := Open(Config{Link: l, Logger: slog.New(slog.NewTextHandler(&out, nil))})
 	require.NoError(t, err)
-	for _, p := range []link.PortState{{Up: true, MTU: ib.MTU4096}, {Up: true, MTU: ib.MTU1024}, {Up: false}, {Up: false}, {Up: true, MTU: ib.MTU4096}} {
+	for _, p := range []link.PortState{{Up: true, MTU: ib.MTU4096}, {Up: true, MTU: ib.MTU1024}, {Up: false},
+		{Up: false}, {Up: true, MTU: ib.MTU4096}} {
 		d.s.ChangePort(p)
 	}
 	require.NoError(t, d.Close())

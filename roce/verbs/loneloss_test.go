@@ -35,8 +35,7 @@ var loneLosses = []loneLoss{
 	{"atomic response", WRFetchAdd, 8, ib.RCAtomicAck, true},
 }
 
-// loneLossRig is a pair of devices that has done each operation, so that it knows the
-// round trip.
+// loneLossRig is a pair of devices that has done each operation, so that it knows the round trip.
 type loneLossRig struct {
 	t      *testing.T
 	a, b   *end
@@ -53,7 +52,8 @@ func (r *loneLossRig) do(x *loneLoss) int64 {
 	}
 	begin := r.now()
 	require.NoError(r.t, r.a.qp.PostSend(&SendWR{
-		Opcode: x.op, Flags: SendSignaled, SGList: []SGE{r.a.mr.SGE(0, x.size)}, RemoteAddr: r.b.mr.Addr(), RKey: r.b.mr.RKey(),
+		Opcode: x.op, Flags: SendSignaled, SGList: []SGE{r.a.mr.SGE(0, x.size)}, RemoteAddr: r.b.mr.Addr(),
+		RKey: r.b.mr.RKey(),
 	}))
 	r.a.wait(r.t, ctx)
 	ns := r.now() - begin

@@ -82,7 +82,8 @@ func eachLost(t *testing.T, f func(t *testing.T, a, b *end, buf []byte, vanish f
 	for link, open := range lostPairs {
 		for way, mapped := range vanishing {
 			t.Run(link+"/"+way, func(t *testing.T) {
-				if testing.Short() && (link != "sim" || way != "truncated") && (link != "event" || way != "taken away") {
+				if testing.Short() && (link != "sim" || way != "truncated") &&
+					(link != "event" || way != "taken away") {
 					t.Skip("-short: each way to lose memory on one link")
 				}
 				buf, vanish := mapped(t)
@@ -151,7 +152,8 @@ func TestPeerMeetsLostMemory(t *testing.T) {
 					require.Equal(t, b.qp, ev.QP)
 				}
 				// What is still there of the region is refused, too; other memory is not.
-				wr = SendWR{ID: 2, Opcode: WRWrite, Flags: SendSignaled, RKey: b.mr.RKey(), RemoteAddr: b.mr.Addr(), SGList: []SGE{a.mr.SGE(0, 1<<16)}}
+				wr = SendWR{ID: 2, Opcode: WRWrite, Flags: SendSignaled, RKey: b.mr.RKey(),
+					RemoteAddr: b.mr.Addr(), SGList: []SGE{a.mr.SGE(0, 1<<16)}}
 				require.NoError(t, qa.PostSend(&wr))
 				require.Equal(t, WCSuccess, a.completion(t, ctx).Status)
 				wr.RKey, wr.RemoteAddr, wr.SGList = mr.RKey(), mr.Addr(), []SGE{a.mr.SGE(0, 8)}
@@ -176,7 +178,8 @@ func TestReceiveIntoLostMemory(t *testing.T) {
 				require.NoError(t, b.qp.PostRecv(&RecvWR{ID: 9, SGList: []SGE{mr.SGE(lostFrom-8, 1<<16)}}))
 				b.serve(t)
 				vanish()
-				require.NoError(t, a.qp.PostSend(&SendWR{ID: 1, Opcode: WRSend, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, n)}}))
+				require.NoError(t,
+					a.qp.PostSend(&SendWR{ID: 1, Opcode: WRSend, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, n)}}))
 				require.Equal(t, WCRemoteOpErr, a.completion(t, ctx).Status)
 				recv := b.completion(t, ctx)
 				require.Equal(t, WCLocalProtErr, recv.Status)
@@ -212,7 +215,8 @@ func TestSendFromLostMemory(t *testing.T) {
 				require.NoError(t, peer.PostRecv(&RecvWR{ID: 9, SGList: []SGE{b.mr.SGE(0, 1<<16)}}))
 				b.serve(t)
 				vanish()
-				good := SendWR{ID: 1, Opcode: WRWrite, Flags: SendSignaled, RKey: b.mr.RKey(), RemoteAddr: b.mr.Addr(), SGList: []SGE{a.mr.SGE(0, 1<<15)}}
+				good := SendWR{ID: 1, Opcode: WRWrite, Flags: SendSignaled, RKey: b.mr.RKey(),
+					RemoteAddr: b.mr.Addr(), SGList: []SGE{a.mr.SGE(0, 1<<15)}}
 				bad := good
 				bad.ID, bad.Opcode = 2, op.opcode
 				from := lostFrom - 8

@@ -74,7 +74,8 @@ func manyQueuePairs(t *testing.T, da, db *Device, n int) {
 	for range 3 {
 		for _, qp := range qps {
 			require.NoError(t, qp.PostSend(&SendWR{
-				Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 64)}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(),
+				Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 64)}, RemoteAddr: b.mr.Addr(),
+				RKey: b.mr.RKey(),
 			}))
 		}
 		for got := 0; got < n; {

@@ -19,14 +19,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// wrapped opens two connected devices on a fabric; wrap goes around the link
-// of the first.
-func wrapped(t testing.TB, f *sim.Fabric, wrap func(link.Link) (link.Link, error), bufBytes int, psn ...ib.PSN) (a, b *end) {
+// wrapped opens two connected devices on a fabric; wrap goes around the link of the first.
+func wrapped(t testing.TB, f *sim.Fabric, wrap func(link.Link) (link.Link, error), bufBytes int,
+	psn ...ib.PSN) (a, b *end) {
 	la, err := f.Link(simAddr(1))
 	require.NoError(t, err)
 	lb, err := f.Link(simAddr(2))
 	require.NoError(t, err)
-	a = newEnd(t, openDevice(t, Config{Link: la, Rand: f.Rand(), WrapLink: wrap, Tuning: wholeWindow}), bufBytes, QPInitAttr{})
+	a = newEnd(t, openDevice(t, Config{Link: la, Rand: f.Rand(), WrapLink: wrap, Tuning: wholeWindow}),
+		bufBytes, QPInitAttr{})
 	b = newEnd(t, openDevice(t, Config{Link: lb, Rand: f.Rand()}), bufBytes, QPInitAttr{})
 	for _, p := range psn {
 		a.qp.SetPSN(p)
@@ -46,8 +47,7 @@ func write(t testing.TB, a, b *end, n int) {
 	require.Equal(t, a.buf[:n], b.buf[:n])
 }
 
-// Each fault on one chosen packet is repaired, and shows in the counters that
-// it should show in.
+// Each fault on one chosen packet is repaired, and shows in the counters that it should show in.
 func TestFaultByPSN(t *testing.T) {
 	const psn = 0xFFFFFE // the transfer crosses the wrap
 	second := fault.Rule{PSN: 0, HasPSN: true, Iteration: 1}
@@ -65,14 +65,17 @@ func TestFaultByPSN(t *testing.T) {
 			require.EqualValues(t, 1, b.DropICRC)
 			require.EqualValues(t, 1, a.RcvdSeqErr)
 		}},
-		{"duplicate", with(second, func(r *fault.Rule) { r.Action = fault.Duplicate }), func(t *testing.T, a, b Counters) {
-			require.EqualValues(t, 1, b.DuplicateRequest)
-			require.Zero(t, a.RetransmittedPkts)
-		}},
-		{"delay", with(second, func(r *fault.Rule) { r.Action, r.Hold = fault.Delay, 2 }), func(t *testing.T, a, b Counters) {
-			require.NotZero(t, b.OutOfSeqRequest)
-		}},
-		{"drop acks", fault.Rule{Dir: fault.Receive, Opcode: ib.RCAcknowledge, HasOpcode: true, Times: 1, Action: fault.Drop},
+		{"duplicate", with(second, func(r *fault.Rule) { r.Action = fault.Duplicate }),
+			func(t *testing.T, a, b Counters) {
+				require.EqualValues(t, 1, b.DuplicateRequest)
+				require.Zero(t, a.RetransmittedPkts)
+			}},
+		{"delay", with(second, func(r *fault.Rule) { r.Action, r.Hold = fault.Delay, 2 }),
+			func(t *testing.T, a, b Counters) {
+				require.NotZero(t, b.OutOfSeqRequest)
+			}},
+		{"drop acks",
+			fault.Rule{Dir: fault.Receive, Opcode: ib.RCAcknowledge, HasOpcode: true, Times: 1, Action: fault.Drop},
 			func(t *testing.T, a, b Counters) { require.NotZero(t, a.LossProbes) }},
 		{"mark", fault.Rule{Dir: fault.Receive, Action: fault.MarkCE}, func(t *testing.T, a, b Counters) {
 			require.NotZero(t, a.CEMarkedPkts)
@@ -102,7 +105,8 @@ func TestFaultMutate(t *testing.T) {
 		}), nil
 	}, 4096)
 	require.NoError(t, a.qp.PostSend(&SendWR{
-		Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 10)}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(),
+		Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 10)}, RemoteAddr: b.mr.Addr(),
+		RKey: b.mr.RKey(),
 	}))
 	var wcs [1]WC
 	_, err := a.cq.Wait(testContext(t), wcs[:])
@@ -144,8 +148,7 @@ func TestTrace(t *testing.T) {
 	require.Equal(t, tl.Packets(), n)
 }
 
-// tshark finds every operation in a trace of real traffic, and nothing
-// malformed.
+// tshark finds every operation in a trace of real traffic, and nothing malformed.
 func TestTraceTshark(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: tshark takes a second to begin")

@@ -45,8 +45,12 @@ func TestMisuse(t *testing.T) {
 		"opcode":            func() error { return a.qp.PostSend(&SendWR{Opcode: 255}) },
 		"too many elements": func() error { return a.qp.PostSend(&SendWR{Opcode: WRSend, SGList: make([]SGE, 1000)}) },
 		"recv elements":     func() error { return a.qp.PostRecv(&RecvWR{SGList: make([]SGE, 1000)}) },
-		"4 GiB element":     func() error { return a.qp.PostSend(&SendWR{Opcode: WRSend, SGList: []SGE{a.mr.SGE(0, tooLong)}}) },
-		"negative element":  func() error { return a.qp.PostSend(&SendWR{Opcode: WRSend, SGList: []SGE{a.mr.SGE(0, -1)}}) },
+		"4 GiB element": func() error {
+			return a.qp.PostSend(&SendWR{Opcode: WRSend, SGList: []SGE{a.mr.SGE(0, tooLong)}})
+		},
+		"negative element": func() error {
+			return a.qp.PostSend(&SendWR{Opcode: WRSend, SGList: []SGE{a.mr.SGE(0, -1)}})
+		},
 		"inline too large": func() error {
 			return a.qp.PostSend(&SendWR{Opcode: WRSend, Flags: SendInline, Inline: make([]byte, 1<<20)})
 		},
@@ -86,23 +90,29 @@ func TestMisuse(t *testing.T) {
 		"QP no CQ":           func() error { return two(a.pd.CreateQP(QPInitAttr{Type: RC})) },
 		"QP type":            func() error { return two(a.pd.CreateQP(QPInitAttr{Type: 99, SendCQ: a.cq})) },
 		"QP foreign CQ":      func() error { return two(a.pd.CreateQP(QPInitAttr{Type: RC, SendCQ: far.cq})) },
-		"QP foreign SRQ":     func() error { return two(a.pd.CreateQP(QPInitAttr{Type: RC, SendCQ: a.cq, SRQ: farSRQ})) },
+		"QP foreign SRQ": func() error {
+			return two(a.pd.CreateQP(QPInitAttr{Type: RC, SendCQ: a.cq, SRQ: farSRQ}))
+		},
 		"QP negative caps": func() error {
 			return two(a.pd.CreateQP(QPInitAttr{Type: RC, SendCQ: a.cq, Caps: QPCaps{MaxSendWR: -1}}))
 		},
 		"QP huge caps": func() error {
 			return two(a.pd.CreateQP(QPInitAttr{Type: RC, SendCQ: a.cq, Caps: QPCaps{MaxRecvWR: math.MaxInt}}))
 		},
-		"AH GID index":     func() error { return two(a.pd.CreateAH(AddressVector{DGID: b.d.GIDs()[0], SGIDIndex: -1})) },
-		"AH far GID index": func() error { return two(a.pd.CreateAH(AddressVector{DGID: b.d.GIDs()[0], SGIDIndex: 1 << 30})) },
-		"AH family":        func() error { return two(a.pd.CreateAHTo(ib.GID{0: 0x20, 15: 1})) },
-		"modify mask":      func() error { return a.qp.Modify(QPAttr{State: 99}, AttrState) },
-		"connect again":    func() error { return a.qp.Connect(b.qp.LocalInfo(0), nil) },
-		"connect UD":       func() error { return ud.qp.Connect(b.qp.LocalInfo(0), nil) },
-		"PD in use":        func() error { return a.pd.Close() },
-		"CQ in use":        func() error { return a.cq.Close() },
-		"huge buffer":      func() error { return two(MapBuffer(-1, true)) },
-		"empty buffer":     func() error { return two(MapBuffer(0, false)) },
+		"AH GID index": func() error {
+			return two(a.pd.CreateAH(AddressVector{DGID: b.d.GIDs()[0], SGIDIndex: -1}))
+		},
+		"AH far GID index": func() error {
+			return two(a.pd.CreateAH(AddressVector{DGID: b.d.GIDs()[0], SGIDIndex: 1 << 30}))
+		},
+		"AH family":     func() error { return two(a.pd.CreateAHTo(ib.GID{0: 0x20, 15: 1})) },
+		"modify mask":   func() error { return a.qp.Modify(QPAttr{State: 99}, AttrState) },
+		"connect again": func() error { return a.qp.Connect(b.qp.LocalInfo(0), nil) },
+		"connect UD":    func() error { return ud.qp.Connect(b.qp.LocalInfo(0), nil) },
+		"PD in use":     func() error { return a.pd.Close() },
+		"CQ in use":     func() error { return a.cq.Close() },
+		"huge buffer":   func() error { return two(MapBuffer(-1, true)) },
+		"empty buffer":  func() error { return two(MapBuffer(0, false)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var err error

@@ -51,7 +51,8 @@ type MROptions struct {
 
 // region returns the attributes of a region.
 func (o *MROptions) region(buf []byte, access Access) mem.RegionAttr {
-	return mem.RegionAttr{Bytes: buf, Access: access, IOVA: o.IOVA, IOVASet: o.SetIOVA, Key: uint32(o.Key), Persist: o.Persist, OnRelease: o.OnRelease}
+	return mem.RegionAttr{Bytes: buf, Access: access, IOVA: o.IOVA, IOVASet: o.SetIOVA, Key: uint32(o.Key),
+		Persist: o.Persist, OnRelease: o.OnRelease}
 }
 
 // RegisterMR registers buf, which may be any byte slice or mapped memory (ibv_reg_mr). The region
@@ -117,7 +118,8 @@ func (mr *MR) Bytes() []byte { return mr.get().bytes }
 func (mr *MR) SGE(off, n int) SGE {
 	i := mr.get()
 	if n < 0 || uint64(n) > math.MaxUint32 {
-		return SGE{Addr: i.addr + uint64(off), Length: math.MaxUint32, LKey: i.lkey} // longer than any message, rather than cut to something that fits
+		// Longer than any message, rather than cut to something that fits.
+		return SGE{Addr: i.addr + uint64(off), Length: math.MaxUint32, LKey: i.lkey}
 	}
 	return SGE{Addr: i.addr + uint64(off), Length: uint32(n), LKey: i.lkey}
 }

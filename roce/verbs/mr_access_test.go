@@ -33,7 +33,8 @@ func TestReadAtInOrder(t *testing.T) {
 							return err
 						}
 						err := a.qp.PostSend(&SendWR{
-							Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(8, 16)}, RemoteAddr: b.mr.Addr() + 100, RKey: b.mr.RKey(),
+							Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(8, 16)},
+							RemoteAddr: b.mr.Addr() + 100, RKey: b.mr.RKey(),
 						})
 						if err != nil {
 							return err

@@ -83,7 +83,8 @@ func requireTooLong(t *testing.T, ctx context.Context, a, b *end) {
 	wc := WC{}
 	for wc.Status == WCSuccess {
 		require.NoError(t, a.qp.PostSend(&SendWR{
-			Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 1<<20)}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(),
+			Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 1<<20)}, RemoteAddr: b.mr.Addr(),
+			RKey: b.mr.RKey(),
 		}))
 		wc = a.completion(t, ctx)
 	}
@@ -98,7 +99,8 @@ func behindRouter(t *testing.T, n *linktest.Net, six bool) (far *linktest.Namesp
 	far = linktest.NewNamespace(t)
 	from, via, router, behind, bits, forward := n.A4, n.B4, "10.98.0.1", "10.98.0.2", "24", "net.ipv4.ip_forward=1"
 	if six {
-		from, via, router, behind, bits, forward = n.A6, n.B6, "fd98::1", "fd98::2", "64", "net.ipv6.conf.all.forwarding=1"
+		from, via, router, behind, bits, forward = n.A6, n.B6, "fd98::1", "fd98::2", "64",
+			"net.ipv6.conf.all.forwarding=1"
 	}
 	add := func(ns *linktest.Namespace, a string) {
 		args := []string{"addr", "add", a + "/" + bits, "dev", "narrow"}
@@ -108,7 +110,8 @@ func behindRouter(t *testing.T, n *linktest.Net, six bool) (far *linktest.Namesp
 		ns.Run("ip", args...)
 		ns.Run("ip", "link", "set", "narrow", "up")
 	}
-	n.B.Run("ip", "link", "add", "narrow", "mtu", "1500", "type", "veth", "peer", "name", "narrow", "mtu", "9000", "netns", far.Path())
+	n.B.Run("ip", "link", "add", "narrow", "mtu", "1500", "type", "veth", "peer", "name", "narrow", "mtu",
+		"9000", "netns", far.Path())
 	add(n.B, router)
 	add(far, behind)
 	n.B.Run("sysctl", "-qw", forward)
@@ -156,14 +159,16 @@ func TestRetryErrorNamesMTU(t *testing.T) {
 		says  bool
 	}{
 		"long write": {WRWrite, 10_000, true}, "long read": {WRRead, 10_000, true},
-		"short write": {WRWrite, 1000, false}, "short read": {WRRead, 1000, false}, "fetch and add": {WRFetchAdd, 8, false},
+		"short write": {WRWrite, 1000, false}, "short read": {WRRead, 1000, false},
+		"fetch and add": {WRFetchAdd, 8, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := sim.New(sim.Config{Seed: 1, MTU: ib.MTU4096})
 			a, b := simPair(t, f, 1<<16, withTimeout(8, 2))
 			f.SetFaults(simAddr(1), simAddr(2), sim.Faults{Loss: 1})
 			require.NoError(t, a.qp.PostSend(&SendWR{
-				Opcode: c.op, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, c.bytes)}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(),
+				Opcode: c.op, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, c.bytes)},
+				RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(),
 			}))
 			wc := a.completion(t, testContext(t))
 			require.Equal(t, WCRetryExcErr, wc.Status)

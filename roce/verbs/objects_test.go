@@ -41,7 +41,8 @@ func TestPolling(t *testing.T) {
 		fill(a.buf[:n], uint64(i))
 		b.see()
 		require.NoError(t, a.qp.PostSend(&SendWR{
-			Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, n)}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(),
+			Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, n)}, RemoteAddr: b.mr.Addr(),
+			RKey: b.mr.RKey(),
 		}))
 		a.wait(t, ctx)
 		b.see()
@@ -135,7 +136,8 @@ func TestCompletionChannel(t *testing.T) {
 		}
 		// With solicitedOnly the first message makes no event.
 		require.NoError(t, qa.PostSend(&SendWR{Opcode: WRSend, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 10)}}))
-		require.NoError(t, qa.PostSend(&SendWR{Opcode: WRSend, Flags: SendSignaled | SendSolicited, SGList: []SGE{a.mr.SGE(0, 10)}}))
+		require.NoError(t,
+			qa.PostSend(&SendWR{Opcode: WRSend, Flags: SendSignaled | SendSolicited, SGList: []SGE{a.mr.SGE(0, 10)}}))
 		got, err := ch.Get(ctx)
 		require.NoError(t, err)
 		require.Same(t, cq, got)
@@ -154,8 +156,7 @@ func TestCompletionChannel(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 }
 
-// Several goroutines wait on one queue; each completion wakes exactly one, and none is
-// lost.
+// Several goroutines wait on one queue; each completion wakes exactly one, and none is lost.
 func TestManyWaiters(t *testing.T) {
 	for _, sim := range []bool{false, true} {
 		t.Run(fmt.Sprintf("sim=%v", sim), func(t *testing.T) {
@@ -368,7 +369,8 @@ func TestSRQ(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 3, attr.Limit)
 	for i := range 4 {
-		require.NoError(t, qps[i%2][0].PostSend(&SendWR{Opcode: WRSend, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 8)}}))
+		require.NoError(t,
+			qps[i%2][0].PostSend(&SendWR{Opcode: WRSend, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 8)}}))
 		a.wait(t, ctx)
 		require.EqualValues(t, i, b.wait(t, ctx).ID)
 	}
@@ -394,7 +396,8 @@ func TestMemoryWindow(t *testing.T) {
 	key, err := mw.Bind(b.pd, b.mr, 100, 50, RemoteWrite)
 	require.NoError(t, err)
 	require.Equal(t, mw.RKey(), key)
-	wr := SendWR{Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 50)}, RemoteAddr: b.mr.Addr() + 100, RKey: key}
+	wr := SendWR{Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 50)},
+		RemoteAddr: b.mr.Addr() + 100, RKey: key}
 	require.NoError(t, a.qp.PostSend(&wr))
 	a.wait(t, ctx)
 
@@ -558,7 +561,8 @@ func TestPartition(t *testing.T) {
 	a, b := simPair(t, f, 4096)
 	f.Partition(simAddr(1), simAddr(2), true)
 	require.NoError(t, a.qp.PostSend(&SendWR{
-		Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 10)}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(),
+		Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 10)}, RemoteAddr: b.mr.Addr(),
+		RKey: b.mr.RKey(),
 	}))
 	var wcs [1]WC
 	_, err := a.cq.Wait(testContext(t), wcs[:])
@@ -592,7 +596,8 @@ func TestCQResize(t *testing.T) {
 	require.NoError(t, a.cq.Resize(5000))
 	for range 20 {
 		require.NoError(t, a.qp.PostSend(&SendWR{
-			Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 10)}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(),
+			Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 10)}, RemoteAddr: b.mr.Addr(),
+			RKey: b.mr.RKey(),
 		}))
 	}
 	for range 20 {

@@ -124,7 +124,9 @@ func TestOnAsyncEvent(t *testing.T) {
 	require.Equal(t, []Event{{Type: EventLastWQEReached, QP: second}}, got, "it has waited")
 
 	// A write to memory that is not ours.
-	require.NoError(t, a.qp.PostSend(&SendWR{Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 8)}, RemoteAddr: 1, RKey: 1}))
+	require.NoError(t, a.qp.PostSend(&SendWR{
+		Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 8)}, RemoteAddr: 1, RKey: 1,
+	}))
 	require.Equal(t, WCRemoteAccessErr, a.completion(t, testContext(t)).Status)
 	require.Contains(t, got, Event{Type: EventQPAccessError, QP: b.qp})
 	n := len(got)
@@ -165,7 +167,9 @@ func TestOnAsyncEventEndsWithItsObject(t *testing.T) {
 	}))
 	for range 50 {
 		qa, qb := second(t, a, b)
-		require.NoError(t, qa.PostSend(&SendWR{Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 8)}, RemoteAddr: 1, RKey: 1}))
+		require.NoError(t, qa.PostSend(&SendWR{
+			Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 8)}, RemoteAddr: 1, RKey: 1,
+		}))
 		require.NoError(t, qb.Close())
 		mu.Lock()
 		closed[qb] = true

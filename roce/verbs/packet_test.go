@@ -85,7 +85,8 @@ func TestVeth(t *testing.T) {
 // The caller's goroutine sends what had to wait for a neighbour, too.
 func TestVethPolling(t *testing.T) {
 	n := linktest.NewNet(t, 4200)
-	a := newEnd(t, openDevice(t, Config{Link: linkIn(t, n.A, "packet", n.A4, true), Polling: true}), 1<<20, QPInitAttr{})
+	a := newEnd(t, openDevice(t, Config{Link: linkIn(t, n.A, "packet", n.A4, true), Polling: true}),
+		1<<20, QPInitAttr{})
 	b := newEnd(t, openDevice(t, Config{Link: linkIn(t, n.B, "packet", n.B4, true)}), 1<<20, QPInitAttr{})
 	connect(t, a, b)
 	for _, size := range exerciseSizes {
@@ -93,8 +94,7 @@ func TestVethPolling(t *testing.T) {
 	}
 }
 
-// A neighbour that does not answer fails the work request, and is counted on
-// the queue pair.
+// A neighbour that does not answer fails the work request, and is counted on the queue pair.
 func TestVethUnreachable(t *testing.T) {
 	seeds.Slow(t)
 	n := linktest.NewNet(t, 1500)
@@ -113,7 +113,8 @@ func TestVethUnreachable(t *testing.T) {
 	b.see() // the device goes on writing into what the test has read
 	for wcs[0].Status == WCSuccess {
 		require.NoError(t, a.qp.PostSend(&SendWR{
-			Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 10)}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(),
+			Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 10)}, RemoteAddr: b.mr.Addr(),
+			RKey: b.mr.RKey(),
 		}))
 		_, err := a.cq.Wait(ctx, wcs[:])
 		require.NoError(t, err)

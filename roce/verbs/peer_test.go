@@ -128,8 +128,7 @@ func peerMain() error {
 	}
 }
 
-// serveTCP echoes on connections that begin with 'e' and sinks others into a buffer of
-// n bytes.
+// serveTCP echoes on connections that begin with 'e' and sinks others into a buffer of n bytes.
 func serveTCP(l net.Listener, n int) {
 	for {
 		c, err := l.Accept()

@@ -81,7 +81,8 @@ func TestMemoryIsPolled(t *testing.T) {
 		b.progressUntil(t, b.d.s.Polled)
 		source.Store(n)
 		require.NoError(t, a.qp.PostSend(&SendWR{
-			Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{mrA.SGE(0, 8)}, RemoteAddr: mrB.Addr(), RKey: mrB.RKey(),
+			Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{mrA.SGE(0, 8)}, RemoteAddr: mrB.Addr(),
+			RKey: mrB.RKey(),
 		}))
 		for word.Load() != n {
 			require.NoError(t, ctx.Err(), "nobody receives")
@@ -141,14 +142,16 @@ func TestLooksOnForRequest(t *testing.T) {
 		missed bool
 		left   func(int) bool
 	}{
-		"request":         {[][]byte{request, nil, request}, true, func(n int) bool { return n == 2 }},
-		"nothing missed":  {[][]byte{answer, nil, request}, false, func(n int) bool { return n == 2 }},
-		"answer, request": {[][]byte{answer, nil, answer, nil, request, nil, nil}, true, func(n int) bool { return n == 2 }},
-		"far away":        {append([][]byte{answer}, far...), true, func(n int) bool { return n > 100 && n < 1000 }},
+		"request":        {[][]byte{request, nil, request}, true, func(n int) bool { return n == 2 }},
+		"nothing missed": {[][]byte{answer, nil, request}, false, func(n int) bool { return n == 2 }},
+		"answer, request": {[][]byte{answer, nil, answer, nil, request, nil, nil}, true,
+			func(n int) bool { return n == 2 }},
+		"far away": {append([][]byte{answer}, far...), true, func(n int) bool { return n > 100 && n < 1000 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := &scriptedLink{}
-			cfg := Config{Polling: true, WrapLink: func(under link.Link) (link.Link, error) { l.Link = under; return l, nil }}
+			cfg := Config{Polling: true,
+				WrapLink: func(under link.Link) (link.Link, error) { l.Link = under; return l, nil }}
 			e := newEnd(t, openDevice(t, cfg), 64, QPInitAttr{}).onRing(t, 16, CQOptions{})
 			e.progressUntil(t, e.d.s.Polled)
 			e.d.s.NeverTakeOver()

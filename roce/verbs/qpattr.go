@@ -29,27 +29,32 @@ type AddressVector struct {
 // the fields that its mask selects; which of them are required depends on the states before and
 // after.
 type QPAttr struct {
-	State             QPState        // AttrState: the state to go to (qp_state)
-	CurState          QPState        // AttrCurState: the state that the caller believes it is in (cur_qp_state)
-	Access            Access         // AttrAccess: what peers may do (qp_access_flags)
-	PKeyIndex         uint16         // AttrPKeyIndex: 0 (pkey_index)
-	PortNum           uint8          // AttrPort: 1 (port_num)
-	QKey              ib.QKey        // AttrQKey: UD only (qkey)
-	AV                AddressVector  // AttrAV: the path to the peer (ah_attr)
-	PathMTU           ib.MTU         // AttrPathMTU: must be the peer's (path_mtu)
-	DestQPN           ib.QPN         // AttrDestQPN: the peer's queue pair (dest_qp_num)
-	RQPSN             ib.PSN         // AttrRQPSN: the first PSN that the peer sends (rq_psn)
-	SQPSN             ib.PSN         // AttrSQPSN: the first PSN to send (sq_psn)
-	MaxRdAtomic       uint8          // AttrMaxRdAtomic: READs and atomics to the peer at a time (max_rd_atomic)
-	MaxDestRdAtomic   uint8          // AttrMaxDestRdAtomic: READs and atomics of the peer at a time (max_dest_rd_atomic)
-	MinRNRTimer       ib.RNRCode     // AttrMinRNRTimer: how long the peer waits when no receive is posted; code 0 is 655 ms (min_rnr_timer)
-	Timeout           ib.TimeoutCode // AttrTimeout: the ACK timeout, 4.096 us x 2^Timeout; 0 is none (timeout)
-	RetryCnt          uint8          // AttrRetryCnt: 0 to 7 retries when no ACK comes (retry_cnt)
-	RNRRetry          uint8          // AttrRNRRetry: 0 to 6 retries when the peer has no receive posted; 7 is for ever (rnr_retry)
-	EnSQDAsyncNotify  bool           // AttrEnSQDNotify: EventSQDrained is wanted (en_sqd_async_notify)
-	SQDraining        bool           // Query only: in SQD, and requests are still on their way (sq_draining)
-	MaxUnackedPackets int            // AttrWindow: packets that may be sent without being acknowledged; 0 is the default. Not part of verbs
-	SilenceTimeout    time.Duration  // AttrSilence: as in ConnAttr. Not part of verbs
+	State           QPState       // AttrState: the state to go to (qp_state)
+	CurState        QPState       // AttrCurState: the state that the caller believes it is in (cur_qp_state)
+	Access          Access        // AttrAccess: what peers may do (qp_access_flags)
+	PKeyIndex       uint16        // AttrPKeyIndex: 0 (pkey_index)
+	PortNum         uint8         // AttrPort: 1 (port_num)
+	QKey            ib.QKey       // AttrQKey: UD only (qkey)
+	AV              AddressVector // AttrAV: the path to the peer (ah_attr)
+	PathMTU         ib.MTU        // AttrPathMTU: must be the peer's (path_mtu)
+	DestQPN         ib.QPN        // AttrDestQPN: the peer's queue pair (dest_qp_num)
+	RQPSN           ib.PSN        // AttrRQPSN: the first PSN that the peer sends (rq_psn)
+	SQPSN           ib.PSN        // AttrSQPSN: the first PSN to send (sq_psn)
+	MaxRdAtomic     uint8         // AttrMaxRdAtomic: READs and atomics to the peer at a time (max_rd_atomic)
+	MaxDestRdAtomic uint8         // AttrMaxDestRdAtomic: READs and atomics of the peer at a time (max_dest_rd_atomic)
+	// AttrMinRNRTimer: how long the peer waits when no receive is posted; code 0 is 655 ms
+	// (min_rnr_timer).
+	MinRNRTimer ib.RNRCode
+	Timeout     ib.TimeoutCode // AttrTimeout: the ACK timeout, 4.096 us x 2^Timeout; 0 is none (timeout)
+	RetryCnt    uint8          // AttrRetryCnt: 0 to 7 retries when no ACK comes (retry_cnt)
+	// AttrRNRRetry: 0 to 6 retries when the peer has no receive posted; 7 is for ever (rnr_retry).
+	RNRRetry         uint8
+	EnSQDAsyncNotify bool // AttrEnSQDNotify: EventSQDrained is wanted (en_sqd_async_notify)
+	SQDraining       bool // Query only: in SQD, and requests are still on their way (sq_draining)
+	// AttrWindow: packets that may be sent without being acknowledged; 0 is the default. Not part
+	// of verbs.
+	MaxUnackedPackets int
+	SilenceTimeout    time.Duration // AttrSilence: as in ConnAttr. Not part of verbs
 }
 
 // QPState is the state of a queue pair (ibv_qp_state, same values).
@@ -96,9 +101,10 @@ const (
 // toEngine returns the attributes in the engine's form.
 func (a *QPAttr) toEngine() transport.QPAttr {
 	return transport.QPAttr{
-		State: a.State, CurState: a.CurState, Access: a.Access, PKeyIndex: a.PKeyIndex, PortNum: a.PortNum, QKey: a.QKey,
-		AV: transport.AddressVector(a.AV), PathMTU: a.PathMTU, DestQPN: a.DestQPN, RQPSN: a.RQPSN, SQPSN: a.SQPSN,
-		MaxRdAtomic: a.MaxRdAtomic, MaxDestRdAtomic: a.MaxDestRdAtomic, MinRNRTimer: a.MinRNRTimer,
+		State: a.State, CurState: a.CurState, Access: a.Access, PKeyIndex: a.PKeyIndex,
+		PortNum: a.PortNum, QKey: a.QKey, AV: transport.AddressVector(a.AV), PathMTU: a.PathMTU,
+		DestQPN: a.DestQPN, RQPSN: a.RQPSN, SQPSN: a.SQPSN, MaxRdAtomic: a.MaxRdAtomic,
+		MaxDestRdAtomic: a.MaxDestRdAtomic, MinRNRTimer: a.MinRNRTimer,
 		Timeout: a.Timeout, RetryCnt: a.RetryCnt, RNRRetry: a.RNRRetry,
 		EnSQDAsyncNotify: a.EnSQDAsyncNotify, SQDraining: a.SQDraining, MaxUnackedPackets: a.MaxUnackedPackets,
 		SilenceNs: int64(a.SilenceTimeout),
@@ -108,10 +114,10 @@ func (a *QPAttr) toEngine() transport.QPAttr {
 // ofEngine is the reverse of toEngine.
 func (a *QPAttr) ofEngine(t *transport.QPAttr) {
 	*a = QPAttr{
-		State: t.State, CurState: t.CurState, Access: t.Access, PKeyIndex: t.PKeyIndex, PortNum: t.PortNum, QKey: t.QKey,
-		AV: AddressVector(t.AV), PathMTU: t.PathMTU, DestQPN: t.DestQPN, RQPSN: t.RQPSN, SQPSN: t.SQPSN,
-		MaxRdAtomic: t.MaxRdAtomic, MaxDestRdAtomic: t.MaxDestRdAtomic, MinRNRTimer: t.MinRNRTimer,
-		Timeout: t.Timeout, RetryCnt: t.RetryCnt, RNRRetry: t.RNRRetry,
+		State: t.State, CurState: t.CurState, Access: t.Access, PKeyIndex: t.PKeyIndex,
+		PortNum: t.PortNum, QKey: t.QKey, AV: AddressVector(t.AV), PathMTU: t.PathMTU, DestQPN: t.DestQPN,
+		RQPSN: t.RQPSN, SQPSN: t.SQPSN, MaxRdAtomic: t.MaxRdAtomic, MaxDestRdAtomic: t.MaxDestRdAtomic,
+		MinRNRTimer: t.MinRNRTimer, Timeout: t.Timeout, RetryCnt: t.RetryCnt, RNRRetry: t.RNRRetry,
 		EnSQDAsyncNotify: t.EnSQDAsyncNotify, SQDraining: t.SQDraining, MaxUnackedPackets: t.MaxUnackedPackets,
 		SilenceTimeout: time.Duration(t.SilenceNs),
 	}

@@ -32,7 +32,8 @@ func (r RemoteMemory) MarshalBinary() ([]byte, error) { return r.AppendBinary(ni
 // UnmarshalBinary reads the form of MarshalBinary; further bytes are ignored.
 func (r *RemoteMemory) UnmarshalBinary(b []byte) error {
 	if len(b) < RemoteMemoryBytes {
-		return argError("unmarshal remote memory", "b", fmt.Sprintf("%d bytes, and a RemoteMemory has %d", len(b), RemoteMemoryBytes))
+		return argError("unmarshal remote memory", "b",
+			fmt.Sprintf("%d bytes, and a RemoteMemory has %d", len(b), RemoteMemoryBytes))
 	}
 	r.Addr = binary.BigEndian.Uint64(b)
 	r.RKey = ib.RKey(binary.BigEndian.Uint32(b[8:]))
@@ -53,7 +54,8 @@ func (r RemoteMemory) Slice(off, n int) RemoteMemory {
 func (mr *MR) RemoteAt(off int, n uint32) (RemoteMemory, error) {
 	i := mr.get()
 	if size := uint64(len(i.bytes)); off < 0 || uint64(off) > size || uint64(n) > size-uint64(off) {
-		return RemoteMemory{}, argError("remote memory", "off", fmt.Sprintf("%d bytes at %d, of a region of %d", n, off, size))
+		return RemoteMemory{},
+			argError("remote memory", "off", fmt.Sprintf("%d bytes at %d, of a region of %d", n, off, size))
 	}
 	return RemoteMemory{Addr: i.addr + uint64(off), RKey: i.rkey, Len: n}, nil
 }

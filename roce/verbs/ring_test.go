@@ -45,7 +45,8 @@ func (e *end) onRing(t testing.TB, n int, o CQOptions) *end {
 	e.cq, err = core.Open(e.d).CreateRingCQ(n, &o)
 	require.NoError(t, err)
 	require.NotNil(t, core.Open(e.cq).Ring())
-	e.qp, err = e.pd.CreateQP(QPInitAttr{Type: RC, SendCQ: e.cq, Caps: QPCaps{MaxSendWR: n, MaxRecvWR: n, MaxInline: 64}})
+	e.qp, err = e.pd.CreateQP(
+		QPInitAttr{Type: RC, SendCQ: e.cq, Caps: QPCaps{MaxSendWR: n, MaxRecvWR: n, MaxInline: 64}})
 	require.NoError(t, err)
 	return e
 }
@@ -74,7 +75,9 @@ func (e *end) sends(t testing.TB, flags SendFlags, from, n uint64) {
 	for i := range n {
 		var b [8]byte
 		binary.BigEndian.PutUint64(b[:], from+i)
-		require.NoError(t, e.qp.PostSend(&SendWR{ID: from + i, Opcode: WRSendImm, Imm: 0x01020304, Flags: flags | SendSignaled | SendInline, Inline: b[:]}))
+		require.NoError(t, e.qp.PostSend(&SendWR{
+			ID: from + i, Opcode: WRSendImm, Imm: 0x01020304, Flags: flags | SendSignaled | SendInline, Inline: b[:],
+		}))
 	}
 }
 

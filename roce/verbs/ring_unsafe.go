@@ -62,7 +62,8 @@ func mapRing(n int) ([]byte, error) {
 	if n < 1 || n > transport.MaxCQE {
 		n = 1
 	}
-	m, err := unix.Mmap(-1, 0, transport.RingBytes(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	m, err := unix.Mmap(-1, 0, transport.RingBytes(n), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		return nil, &OpError{Op: "map the ring of a CQ", Err: os.NewSyscallError("mmap", err)}
 	}

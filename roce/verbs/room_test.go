@@ -43,7 +43,8 @@ func readManyAtOnce(t *testing.T) Counters {
 		require.NoError(t, peer.Connect(qp.LocalInfo(0), withTimeout(23, 7)))
 		for range reads {
 			require.NoError(t, qp.PostSend(&SendWR{
-				Opcode: WRRead, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, bytes)}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(),
+				Opcode: WRRead, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, bytes)},
+				RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(),
 			}))
 		}
 	}

@@ -35,7 +35,8 @@ func TestShardsConcurrentConnections(t *testing.T) {
 				if i%2 == 1 {
 					from, to = db, da
 				}
-				x, y := endOnVector(t, from, i%4, region, QPInitAttr{}), endOnVector(t, to, (i+i/4)%4, region, QPInitAttr{})
+				x, y := endOnVector(t, from, i%4, region, QPInitAttr{}),
+					endOnVector(t, to, (i+i/4)%4, region, QPInitAttr{})
 				connect(t, x, y, patient())
 				wg.Go(func() {
 					if err := traffic(ctx, x, y, uint64(i)); err != nil {
@@ -136,7 +137,8 @@ func TestShardsDatagrams(t *testing.T) {
 
 			require.NoError(t, e.qp.PostRecv(&RecvWR{SGList: []SGE{e.mr.SGE(0, 1024)}}))
 			require.NoError(t, from.qp.PostSend(&SendWR{
-				Opcode: WRSend, Flags: SendSignaled | SendInline, Inline: []byte("ask"), AH: ah, RemoteQPN: e.qp.Num(), RemoteQKey: qkey,
+				Opcode: WRSend, Flags: SendSignaled | SendInline, Inline: []byte("ask"), AH: ah,
+				RemoteQPN: e.qp.Num(), RemoteQKey: qkey,
 			}))
 			from.wait(t, ctx)
 			require.EqualValues(t, 43, e.wait(t, ctx).ByteLen)
@@ -144,7 +146,8 @@ func TestShardsDatagrams(t *testing.T) {
 
 			require.NoError(t, from.qp.PostRecv(&RecvWR{SGList: []SGE{from.mr.SGE(0, 1024)}}))
 			require.NoError(t, answering.PostSend(&SendWR{
-				Opcode: WRSend, Flags: SendSignaled | SendInline, Inline: []byte{byte(v)}, AH: back, RemoteQPN: from.qp.Num(), RemoteQKey: qkey,
+				Opcode: WRSend, Flags: SendSignaled | SendInline, Inline: []byte{byte(v)}, AH: back,
+				RemoteQPN: from.qp.Num(), RemoteQKey: qkey,
 			}))
 			e.wait(t, ctx)
 			require.Equal(t, answering.Num(), from.wait(t, ctx).SrcQP)
@@ -153,7 +156,8 @@ func TestShardsDatagrams(t *testing.T) {
 				// A handle that is closed is refused on every shard.
 				var op *OpError
 				require.ErrorAs(t, answering.PostSend(&SendWR{
-					Opcode: WRSend, Flags: SendInline, Inline: []byte{1}, AH: back, RemoteQPN: from.qp.Num(), RemoteQKey: qkey,
+					Opcode: WRSend, Flags: SendInline, Inline: []byte{1}, AH: back, RemoteQPN: from.qp.Num(),
+					RemoteQKey: qkey,
 				}), &op)
 			}()
 		}
@@ -168,7 +172,8 @@ func TestShardsDatagrams(t *testing.T) {
 		many, err := from.pd.CreateAHTo(group)
 		require.NoError(t, err)
 		require.NoError(t, from.qp.PostSend(&SendWR{
-			Opcode: WRSend, Flags: SendSignaled | SendInline, Inline: []byte("all"), AH: many, RemoteQPN: ib.QPNMulticast, RemoteQKey: qkey,
+			Opcode: WRSend, Flags: SendSignaled | SendInline, Inline: []byte("all"), AH: many,
+			RemoteQPN: ib.QPNMulticast, RemoteQKey: qkey,
 		}))
 		from.wait(t, ctx)
 		for _, e := range ends {
@@ -219,7 +224,8 @@ func TestCloseShardsInUse(t *testing.T) {
 				var wcs [8]WC
 				do(func() error {
 					err := e.qp.PostSend(&SendWR{
-						Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{e.mr.SGE(0, 9000)}, RemoteAddr: p.mr.Addr(), RKey: p.mr.RKey(),
+						Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{e.mr.SGE(0, 9000)},
+						RemoteAddr: p.mr.Addr(), RKey: p.mr.RKey(),
 					})
 					if err == nil {
 						_, err = e.cq.Wait(ctx, wcs[:])

@@ -15,7 +15,8 @@ func TestSparseTerabyte(t *testing.T) {
 		t.Skip("there is no room for a terabyte in 32 bits")
 	}
 	size := int(uint64(1) << 40 >> (64 - strconv.IntSize)) // a terabyte as a constant would be no int of 32 bits
-	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
 		t.Skipf("this machine does not map a terabyte: %v", err)
 	}
@@ -28,13 +29,15 @@ func TestSparseTerabyte(t *testing.T) {
 	for _, off := range []uint64{0, 1<<39 + 123, uint64(size) - 4096} {
 		fill(a.buf, off)
 		require.NoError(t, a.qp.PostSend(&SendWR{
-			Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 4096)}, RemoteAddr: iova + off, RKey: mr.RKey(),
+			Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 4096)}, RemoteAddr: iova + off,
+			RKey: mr.RKey(),
 		}))
 		a.wait(t, testContext(t))
 		require.Equal(t, a.buf, b[off:off+4096])
 	}
 	require.NoError(t, a.qp.PostSend(&SendWR{
-		Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 4096)}, RemoteAddr: iova + uint64(size) - 4095, RKey: mr.RKey(),
+		Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 4096)},
+		RemoteAddr: iova + uint64(size) - 4095, RKey: mr.RKey(),
 	}))
 	require.Equal(t, WCRemoteAccessErr, a.completion(t, testContext(t)).Status)
 	require.NoError(t, mr.Close())

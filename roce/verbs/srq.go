@@ -21,7 +21,9 @@ type SRQ struct {
 type SRQAttr struct {
 	MaxWR  int // receives that have not completed; 0 is 128
 	MaxSGE int // elements of a receive; 0 is 4
-	Limit  int // fewer receives than that raise EventSRQLimitReached, once; 0 is off. [SRQ.Modify] arms it, CreateSRQ does not
+	// Fewer receives than that raise EventSRQLimitReached, once; 0 is off. [SRQ.Modify] arms it,
+	// CreateSRQ does not.
+	Limit int
 }
 
 // CreateSRQ makes a shared receive queue, with the defaults of [SRQAttr]. It is empty, so no limit

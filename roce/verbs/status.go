@@ -67,8 +67,7 @@ func (e *StatusError) Is(target error) bool {
 	return false
 }
 
-// WCError returns nil for a successful completion and a [StatusError]
-// otherwise.
+// WCError returns nil for a successful completion and a [StatusError] otherwise.
 func WCError(wc *WC) error {
 	if wc == nil {
 		return argError("completion error", "wc", "is nil")

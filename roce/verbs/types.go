@@ -40,7 +40,9 @@ type WindowType = mem.WindowType
 
 // The types of memory windows (IBTA 10.6.7.2).
 const (
-	WindowType1  WindowType = mem.Type1  // bound by [MW.Bind]; any queue pair of the domain can use it
-	WindowType2A WindowType = mem.Type2A // bound by a work request, for its queue pair, which cannot be closed meanwhile
-	WindowType2B WindowType = mem.Type2B // as 2A, but closing the queue pair unbinds it; rdma_rxe and ConnectX have this type
+	WindowType1 WindowType = mem.Type1 // bound by [MW.Bind]; any queue pair of the domain can use it
+	// Bound by a work request, for its queue pair, which cannot be closed meanwhile.
+	WindowType2A WindowType = mem.Type2A
+	// As 2A, but closing the queue pair unbinds it; rdma_rxe and ConnectX have this type.
+	WindowType2B WindowType = mem.Type2B
 )

@@ -13,8 +13,7 @@ func fill(b []byte, seed uint64) {
 	_, _ = r.Read(b)
 }
 
-// exercise runs every operation once, at sizes around packet boundaries, and
-// checks every byte.
+// exercise runs every operation once, at sizes around packet boundaries, and checks every byte.
 func exercise(t *testing.T, a, b *end, sizes []int) {
 	ctx := testContext(t)
 	for i, n := range sizes {

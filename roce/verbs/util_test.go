@@ -127,9 +127,8 @@ func (e *end) wait(t testing.TB, ctx context.Context) WC {
 	return wcs[0]
 }
 
-// see makes visible to this goroutine what the device of e wrote for its peer,
-// and to the device what this goroutine wrote: a one-sided operation makes no completion that
-// would.
+// see makes visible to this goroutine what the device of e wrote for its peer, and to the device
+// what this goroutine wrote: a one-sided operation makes no completion that would.
 func (e *end) see() { e.qp.State() }
 
 // variants are the ways to run a pair over UDP.

@@ -75,7 +75,8 @@ func readTrips(b *testing.B, p *remotePair, n int) {
 	var wcs [1]WC
 	for range n {
 		require.NoError(b, p.qp.PostSend(&SendWR{
-			Opcode: WRRead, Flags: SendSignaled, SGList: []SGE{p.mr.SGE(0, 64)}, RemoteAddr: p.peer.Addr, RKey: ib.RKey(p.peer.RKey),
+			Opcode: WRRead, Flags: SendSignaled, SGList: []SGE{p.mr.SGE(0, 64)}, RemoteAddr: p.peer.Addr,
+			RKey: ib.RKey(p.peer.RKey),
 		}))
 		_, err := p.cq.Wait(ctx, wcs[:])
 		require.NoError(b, err)

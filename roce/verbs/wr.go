@@ -90,11 +90,12 @@ type WROpcode = transport.WROpcode
 
 // The operations of send work requests.
 const (
-	WRSend        WROpcode = transport.WRSend        // SEND: a message for a receive of the peer
-	WRSendImm     WROpcode = transport.WRSendImm     // SEND with an immediate value
-	WRSendInv     WROpcode = transport.WRSendInv     // SEND that invalidates a key of the peer
-	WRWrite       WROpcode = transport.WRWrite       // RDMA WRITE; the peer's program is not told
-	WRWriteImm    WROpcode = transport.WRWriteImm    // RDMA WRITE with an immediate value, which consumes a receive of the peer
+	WRSend    WROpcode = transport.WRSend    // SEND: a message for a receive of the peer
+	WRSendImm WROpcode = transport.WRSendImm // SEND with an immediate value
+	WRSendInv WROpcode = transport.WRSendInv // SEND that invalidates a key of the peer
+	WRWrite   WROpcode = transport.WRWrite   // RDMA WRITE; the peer's program is not told
+	// RDMA WRITE with an immediate value, which consumes a receive of the peer.
+	WRWriteImm    WROpcode = transport.WRWriteImm
 	WRRead        WROpcode = transport.WRRead        // RDMA READ
 	WRCompareSwap WROpcode = transport.WRCompareSwap // atomic compare and swap of 8 aligned bytes
 	WRFetchAdd    WROpcode = transport.WRFetchAdd    // atomic fetch and add of 8 aligned bytes
@@ -112,5 +113,6 @@ const (
 	SendFence     SendFlags = transport.SendFence     // begin after all earlier READs and atomics have completed
 	SendSignaled  SendFlags = transport.SendSignaled  // make a completion on success; failures always make one
 	SendSolicited SendFlags = transport.SendSolicited // the peer's completion is solicited, see [CQ.RequestNotify]
-	SendInline    SendFlags = transport.SendInline    // copy the payload when posting: the memory may be used again at once
+	// Copy the payload when posting: the memory may be used again at once.
+	SendInline SendFlags = transport.SendInline
 )

@@ -15,9 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The interface of an xdp link is removed under a device, or the program taken from
-// it: a call that waits, posts or opens something says why by a typed error, and
-// nothing hangs.
+// The interface of an xdp link is removed under a device, or the program taken from it: a call that
+// waits, posts or opens something says why by a typed error, and nothing hangs.
 func TestXDPDetached(t *testing.T) {
 	for _, c := range []struct {
 		name             string
@@ -93,7 +92,8 @@ func detachPrograms(t *testing.T) {
 	require.NoError(t, err)
 	found := 0
 	for _, f := range fds {
-		if target, _ := os.Readlink("/proc/self/fd/" + f.Name()); !strings.HasPrefix(target, "anon_inode:bpf") || !strings.Contains(target, "link") {
+		if target, _ := os.Readlink("/proc/self/fd/" + f.Name()); !strings.HasPrefix(target, "anon_inode:bpf") ||
+			!strings.Contains(target, "link") {
 			continue
 		}
 		number, err := strconv.Atoi(f.Name())

@@ -47,8 +47,7 @@ func TestConfigCheck(t *testing.T) {
 	require.Equal(t, DefaultLineRate, (&Config{Capped: true}).Cap())
 }
 
-// A start rate limits from the first packet on, and is left behind by the
-// ordinary increase.
+// A start rate limits from the first packet on, and is left behind by the ordinary increase.
 func TestStartRate(t *testing.T) {
 	c := Config{Algorithm: DCQCNPaper, LineRate: 10 * Gbps, StartRate: Gbps, CutOnNAK: true}
 	d := c.New()

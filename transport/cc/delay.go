@@ -451,5 +451,6 @@ func (d *Delay) OnNAK(int64) {}
 
 // State returns the state at now.
 func (d *Delay) State(now int64) State {
-	return State{Current: d.Rate(now), Limiting: d.mode != delayFree, Cuts: d.cuts, BaseNs: d.baseNs, Window: d.Window(now)}
+	return State{Current: d.Rate(now), Limiting: d.mode != delayFree, Cuts: d.cuts, BaseNs: d.baseNs,
+		Window: d.Window(now)}
 }

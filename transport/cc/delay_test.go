@@ -142,7 +142,8 @@ func TestDelaySeeks(t *testing.T) {
 	}
 	require.EqualValues(t, 1, x.d.more)
 	require.Equal(t, delaySteady, x.d.mode)
-	require.InDelta(t, 1.125*x.rate*1000*float64(x.base)/1e9+x.d.spare()/2, float64(x.d.Window(x.now)), 0.2*float64(x.d.Window(x.now)))
+	require.InDelta(t, 1.125*x.rate*1000*float64(x.base)/1e9+x.d.spare()/2, float64(x.d.Window(x.now)),
+		0.2*float64(x.d.Window(x.now)))
 }
 
 // Three rounds that bring no more end startup, too: a policer has no queue.

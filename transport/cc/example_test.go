@@ -17,8 +17,7 @@ func ExampleDCQCN() {
 	// Output: 20 30 35 37.5 38.75 39.375
 }
 
-// A rate becomes batches: 64 us of sending time each, and the pause that pays
-// for it.
+// A rate becomes batches: 64 us of sending time each, and the pause that pays for it.
 func ExamplePacer() {
 	var p cc.Pacer
 	rate := 8 * cc.Gbps // a byte a nanosecond

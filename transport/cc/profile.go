@@ -43,7 +43,8 @@ func (p *Profile) check() error {
 	case p.InitialAlpha < 0 || p.InitialAlpha > 1 || p.MaxCut <= 0 || p.MaxCut >= 1:
 		return fmt.Errorf("profile %q: initial alpha in [0, 1], greatest cut in (0, 1)", p.Name)
 	case p.AdditiveIncrease <= 0 || p.HyperIncrease < 0 || p.MinRate < MinMinRate:
-		return fmt.Errorf("profile %q: increases must be positive and the least rate at least %d bit/s", p.Name, MinMinRate)
+		return fmt.Errorf("profile %q: increases must be positive and the least rate at least %d bit/s",
+			p.Name, MinMinRate)
 	case p.DecreaseGap < 0 || p.FastRecovery < 0:
 		return fmt.Errorf("profile %q: negative", p.Name)
 	}

@@ -47,7 +47,9 @@ func serve(t *testing.T, d *verbs.Device, slots int) (s *Server, end func()) {
 }
 
 func TestCache(t *testing.T) {
-	sim.Test(t, sim.Config{Seed: rand.Uint64(), Faults: sim.Faults{Loss: 0.01}}, func(t *testing.T, fabric *sim.Fabric) {
+	sim.Test(t, sim.Config{
+		Seed: rand.Uint64(), Faults: sim.Faults{Loss: 0.01},
+	}, func(t *testing.T, fabric *sim.Fabric) {
 		s, end := serve(t, device(t, fabric, 1), 8)
 		defer end()
 		cl := Dial(device(t, fabric, 2), address)
@@ -71,7 +73,8 @@ func TestCache(t *testing.T) {
 			default:
 				value, err := cl.Get(ctx, nil, []byte(key))
 				byMessage, errMessage := cl.GetByMessage(ctx, nil, []byte(key))
-				if want, has := model[key]; has && (err != nil || string(value) != want) || !has && !errors.Is(err, ErrNotFound) {
+				if want, has := model[key]; has && (err != nil || string(value) != want) ||
+					!has && !errors.Is(err, ErrNotFound) {
 					t.Fatalf("get %s: %q, %v; want %q", key, value, err, want)
 				}
 				if string(byMessage) != string(value) || (err == nil) != (errMessage == nil) {
@@ -92,7 +95,9 @@ func TestCache(t *testing.T) {
 // Readers see only values that were written whole while others write them, and while the table
 // grows.
 func TestReadersAndWriters(t *testing.T) {
-	sim.Test(t, sim.Config{Seed: rand.Uint64(), Faults: sim.Faults{Loss: 0.005, Duplicate: 0.01}}, func(t *testing.T, fabric *sim.Fabric) {
+	sim.Test(t, sim.Config{
+		Seed: rand.Uint64(), Faults: sim.Faults{Loss: 0.005, Duplicate: 0.01},
+	}, func(t *testing.T, fabric *sim.Fabric) {
 		s, end := serve(t, device(t, fabric, 1), 4)
 		defer end()
 		ctx := t.Context()
@@ -209,7 +214,8 @@ func TestBadRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		for _, request := range []string{"", "p", "p\x00", "p\x00\x00", "p\x00\x09short", "p\xff\xff", "x", "p\x00\x01" + string(make([]byte, MaxEntry+1))} {
+		for _, request := range []string{"", "p", "p\x00", "p\x00\x00", "p\x00\x09short", "p\xff\xff", "x",
+			"p\x00\x01" + string(make([]byte, MaxEntry+1))} {
 			if err := c.Send(t.Context(), []byte(request)); err != nil {
 				t.Fatal(err)
 			}

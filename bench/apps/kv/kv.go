@@ -161,12 +161,14 @@ func Check(history []porcupine.Operation, patience time.Duration) error {
 		one.Partition = nil
 		switch porcupine.CheckOperationsTimeout(one, part, patience) {
 		case porcupine.Unknown:
-			return fmt.Errorf("whether a map has the %d operations of %q is not known after %v", len(part), part[0].Input.(Op).Key, patience)
+			return fmt.Errorf("whether a map has the %d operations of %q is not known after %v", len(part),
+				part[0].Input.(Op).Key, patience)
 		case porcupine.Illegal:
 			var b strings.Builder
 			slices.SortFunc(part, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
 			for _, o := range part {
-				fmt.Fprintf(&b, "\n%d to %d, client %d: %+v returned %v", o.Call, o.Return, o.ClientId, o.Input, o.Output)
+				fmt.Fprintf(&b, "\n%d to %d, client %d: %+v returned %v", o.Call, o.Return, o.ClientId,
+					o.Input, o.Output)
 			}
 			return fmt.Errorf("no map has the history of %q:%s", part[0].Input.(Op).Key, b.String())
 		}

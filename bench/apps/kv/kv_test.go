@@ -17,7 +17,8 @@ func draw(r *rand.Rand, wrong bool) []porcupine.Operation {
 	for i := range 2 + r.IntN(9) {
 		now += 10
 		op := Op{Put: r.IntN(3) > 0, Key: "k", Value: fmt.Sprint(i)}
-		o := porcupine.Operation{ClientId: i, Input: op, Call: now - r.Int64N(40), Return: now + r.Int64N(40), Output: state}
+		o := porcupine.Operation{ClientId: i, Input: op, Call: now - r.Int64N(40),
+			Return: now + r.Int64N(40), Output: state}
 		lost := r.IntN(3) == 0
 		if op.Put && !(lost && r.IntN(2) == 0) { // some of the lost never happen
 			state = op.Value
@@ -60,7 +61,8 @@ func TestManyUnknown(t *testing.T) {
 	var h []porcupine.Operation
 	state := ""
 	for i := range int64(400) {
-		o := porcupine.Operation{Input: Op{Put: true, Key: "k", Value: fmt.Sprint(i)}, Call: 10 * i, Return: 10*i + 5, Output: state}
+		o := porcupine.Operation{Input: Op{Put: true, Key: "k", Value: fmt.Sprint(i)}, Call: 10 * i,
+			Return: 10*i + 5, Output: state}
 		if i%4 == 0 {
 			o.Return, o.Output = 1<<62, nil
 		}

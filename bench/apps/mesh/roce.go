@@ -35,7 +35,8 @@ const (
 )
 
 func (n RoCE) config() roce.ConnConfig {
-	return roce.ConnConfig{Device: n.Device, KeepAlive: keepAlive, SilenceTimeout: silence, SendDepth: 2 * depth, RecvDepth: depth, RecvBytes: 64}
+	return roce.ConnConfig{Device: n.Device, KeepAlive: keepAlive, SilenceTimeout: silence,
+		SendDepth: 2 * depth, RecvDepth: depth, RecvBytes: 64}
 }
 
 func (n RoCE) listen(ctx context.Context, cfg Config, found func(int, Link)) (func(), error) {

@@ -55,7 +55,8 @@ func (t *Transport) AppendEntriesPipeline(_ raft.ServerID, target raft.ServerAdd
 }
 
 // AppendEntries sends a request, and waits until it is the next that will be answered.
-func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest,
+	resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
 	f := &future{start: time.Now(), args: args, resp: resp, answered: make(chan struct{})}
 	ctx, cancel := context.WithTimeout(p.ctx, p.t.cfg.Timeout)
 	defer cancel()

@@ -37,7 +37,8 @@ func transport(t *testing.T, fabric *sim.Fabric, i, ringBytes int) *Transport {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr, err := New(t.Context(), Config{Device: d, Addr: netip.AddrPortFrom(host(i), 7471).String(), RingBytes: ringBytes, Timeout: 2 * time.Second})
+	tr, err := New(t.Context(), Config{Device: d, Addr: netip.AddrPortFrom(host(i), 7471).String(),
+		RingBytes: ringBytes, Timeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +99,9 @@ func sleep(ctx context.Context, d time.Duration) {
 func TestLinearizable(t *testing.T) {
 	for _, n := range []int{3, 5} {
 		t.Run(fmt.Sprint(n, " servers"), func(t *testing.T) {
-			sim.Test(t, sim.Config{Seed: rand.Uint64(), Faults: sim.Faults{Loss: 0.005}}, func(t *testing.T, fabric *sim.Fabric) {
+			sim.Test(t, sim.Config{
+				Seed: rand.Uint64(), Faults: sim.Faults{Loss: 0.005},
+			}, func(t *testing.T, fabric *sim.Fabric) {
 				nodes := cluster(t, fabric, n)
 				begin := time.Now()
 				var mu sync.Mutex
@@ -109,7 +112,8 @@ func TestLinearizable(t *testing.T) {
 				for id := range 4 {
 					clients.Go(func() {
 						for number := 0; ctx.Err() == nil; number++ {
-							op := kv.Op{Put: rand.N(2) == 0, Key: fmt.Sprint("key ", rand.N(20)), Value: fmt.Sprintf("%d of client %d", number, id)}
+							op := kv.Op{Put: rand.N(2) == 0, Key: fmt.Sprint("key ", rand.N(20)),
+								Value: fmt.Sprintf("%d of client %d", number, id)}
 							o := porcupine.Operation{ClientId: id, Input: op, Call: int64(time.Since(begin))}
 							f := nodes[rand.N(len(nodes))].r.Apply(op.Encode(), time.Second)
 							err := f.Error()
@@ -167,7 +171,8 @@ func TestLinearizable(t *testing.T) {
 					t.Error(err)
 				}
 				snapshots := nodes[0].r.Stats()["last_snapshot_index"]
-				t.Logf("%d operations, %d of them done, %v of virtual time, snapshot at %s", len(history), done, time.Since(begin), snapshots)
+				t.Logf("%d operations, %d of them done, %v of virtual time, snapshot at %s", len(history),
+					done, time.Since(begin), snapshots)
 			})
 		})
 	}
@@ -196,8 +201,11 @@ func TestRequests(t *testing.T) {
 	sim.Test(t, sim.Config{Seed: 1, Faults: sim.Faults{Loss: 0.02}}, func(t *testing.T, fabric *sim.Fabric) {
 		a, b := transport(t, fabric, 0, 0), transport(t, fabric, 1, 0)
 		header := raft.RPCHeader{ProtocolVersion: 3, ID: []byte("id"), Addr: []byte("addr")}
-		appended := &raft.AppendEntriesRequest{RPCHeader: header, Term: 1, Leader: []byte("l"), PrevLogEntry: 2, PrevLogTerm: 3, LeaderCommitIndex: 4,
-			Entries: []*raft.Log{{Index: 5, Term: 6, Type: raft.LogNoop}, {Index: 7, Term: 8, Type: raft.LogConfiguration, Data: []byte("data"), Extensions: []byte("ext")}}}
+		appended := &raft.AppendEntriesRequest{RPCHeader: header, Term: 1, Leader: []byte("l"),
+			PrevLogEntry: 2, PrevLogTerm: 3, LeaderCommitIndex: 4, Entries: []*raft.Log{
+				{Index: 5, Term: 6, Type: raft.LogNoop}, {Index: 7, Term: 8, Type: raft.LogConfiguration,
+					Data: []byte("data"), Extensions: []byte("ext")},
+			}}
 		big := make([]byte, 3*windowBytes+17)
 		for i := range big {
 			big[i] = byte(i * i >> 8)
@@ -207,16 +215,20 @@ func TestRequests(t *testing.T) {
 			got = rpc.Command
 			switch q := rpc.Command.(type) {
 			case *raft.AppendEntriesRequest:
-				rpc.Respond(&raft.AppendEntriesResponse{RPCHeader: header, Term: 9, LastLog: 10, Success: true, NoRetryBackoff: true}, nil)
+				rpc.Respond(&raft.AppendEntriesResponse{
+					RPCHeader: header, Term: 9, LastLog: 10, Success: true, NoRetryBackoff: true,
+				}, nil)
 			case *raft.RequestVoteRequest:
-				rpc.Respond(&raft.RequestVoteResponse{RPCHeader: header, Term: 9, Peers: []byte("peers"), Granted: true}, nil)
+				rpc.Respond(
+					&raft.RequestVoteResponse{RPCHeader: header, Term: 9, Peers: []byte("peers"), Granted: true}, nil)
 			case *raft.RequestPreVoteRequest:
 				rpc.Respond(&raft.RequestPreVoteResponse{RPCHeader: header, Term: 9, Granted: true}, nil)
 			case *raft.TimeoutNowRequest:
 				rpc.Respond(nil, errors.New("not now"))
 			case *raft.InstallSnapshotRequest:
 				data, err := io.ReadAll(rpc.Reader)
-				rpc.Respond(&raft.InstallSnapshotResponse{RPCHeader: header, Term: uint64(len(data)), Success: bytes.Equal(data, big[:max(q.Size, 0)])}, err)
+				rpc.Respond(&raft.InstallSnapshotResponse{RPCHeader: header, Term: uint64(len(data)),
+					Success: bytes.Equal(data, big[:max(q.Size, 0)])}, err)
 			}
 		})
 		check := func(err error, want, response, wantResponse any) {
@@ -231,25 +243,32 @@ func TestRequests(t *testing.T) {
 		for range 3 { // also on connections that were used before
 			var ar raft.AppendEntriesResponse
 			err := a.AppendEntries("b", b.LocalAddr(), appended, &ar)
-			check(err, appended, &ar, &raft.AppendEntriesResponse{RPCHeader: header, Term: 9, LastLog: 10, Success: true, NoRetryBackoff: true})
-			vote := &raft.RequestVoteRequest{RPCHeader: header, Term: 1, Candidate: []byte("c"), LastLogIndex: 2, LastLogTerm: 3, LeadershipTransfer: true}
+			check(err, appended, &ar, &raft.AppendEntriesResponse{
+				RPCHeader: header, Term: 9, LastLog: 10, Success: true, NoRetryBackoff: true,
+			})
+			vote := &raft.RequestVoteRequest{RPCHeader: header, Term: 1, Candidate: []byte("c"),
+				LastLogIndex: 2, LastLogTerm: 3, LeadershipTransfer: true}
 			var vr raft.RequestVoteResponse
 			err = a.RequestVote("b", b.LocalAddr(), vote, &vr)
-			check(err, vote, &vr, &raft.RequestVoteResponse{RPCHeader: header, Term: 9, Peers: []byte("peers"), Granted: true})
+			check(err, vote, &vr,
+				&raft.RequestVoteResponse{RPCHeader: header, Term: 9, Peers: []byte("peers"), Granted: true})
 			pre := &raft.RequestPreVoteRequest{RPCHeader: header, Term: 1, LastLogIndex: 2, LastLogTerm: 3}
 			var pr raft.RequestPreVoteResponse
 			err = a.RequestPreVote("b", b.LocalAddr(), pre, &pr)
 			check(err, pre, &pr, &raft.RequestPreVoteResponse{RPCHeader: header, Term: 9, Granted: true})
 			var remote *RemoteError
-			if err := a.TimeoutNow("b", b.LocalAddr(), &raft.TimeoutNowRequest{RPCHeader: header}, &raft.TimeoutNowResponse{}); !errors.As(err, &remote) || remote.Text != "not now" {
+			if err := a.TimeoutNow("b", b.LocalAddr(), &raft.TimeoutNowRequest{RPCHeader: header},
+				&raft.TimeoutNowResponse{}); !errors.As(err, &remote) || remote.Text != "not now" {
 				t.Error(err)
 			}
 			for _, size := range []int64{0, 1, windowBytes, int64(len(big))} {
-				snapshot := &raft.InstallSnapshotRequest{RPCHeader: header, SnapshotVersion: 1, Term: 2, Leader: []byte("l"), LastLogIndex: 3, LastLogTerm: 4,
-					Peers: []byte("p"), Configuration: []byte("conf"), ConfigurationIndex: 5, Size: size}
+				snapshot := &raft.InstallSnapshotRequest{RPCHeader: header, SnapshotVersion: 1, Term: 2,
+					Leader: []byte("l"), LastLogIndex: 3, LastLogTerm: 4, Peers: []byte("p"),
+					Configuration: []byte("conf"), ConfigurationIndex: 5, Size: size}
 				var sr raft.InstallSnapshotResponse
 				err = a.InstallSnapshot("b", b.LocalAddr(), snapshot, &sr, bytes.NewReader(big[:size]))
-				check(err, snapshot, &sr, &raft.InstallSnapshotResponse{RPCHeader: header, Term: uint64(size), Success: true})
+				check(err, snapshot, &sr,
+					&raft.InstallSnapshotResponse{RPCHeader: header, Term: uint64(size), Success: true})
 			}
 		}
 		for _, size := range []int64{-1, -1 << 63} {
@@ -257,7 +276,8 @@ func TestRequests(t *testing.T) {
 			a.InstallSnapshot("b", b.LocalAddr(), &raft.InstallSnapshotRequest{Size: size}, &sr, bytes.NewReader(big))
 		}
 		short := &raft.InstallSnapshotRequest{Size: 100}
-		if err := a.InstallSnapshot("b", b.LocalAddr(), short, &raft.InstallSnapshotResponse{}, bytes.NewReader(big[:99])); err == nil {
+		if err := a.InstallSnapshot("b", b.LocalAddr(), short, &raft.InstallSnapshotResponse{},
+			bytes.NewReader(big[:99])); err == nil {
 			t.Error("a snapshot that ends too soon is whole")
 		}
 	})
@@ -266,7 +286,9 @@ func TestRequests(t *testing.T) {
 // Requests of a pipeline go round a small ring many times and are answered in order; the ring never
 // has more than it can.
 func TestPipeline(t *testing.T) {
-	sim.Test(t, sim.Config{Seed: rand.Uint64(), Faults: sim.Faults{Loss: 0.01}}, func(t *testing.T, fabric *sim.Fabric) {
+	sim.Test(t, sim.Config{
+		Seed: rand.Uint64(), Faults: sim.Faults{Loss: 0.01},
+	}, func(t *testing.T, fabric *sim.Fabric) {
 		a, b := transport(t, fabric, 0, 0), transport(t, fabric, 1, 8<<10)
 		answers(t, b, func(rpc raft.RPC) {
 			q := rpc.Command.(*raft.AppendEntriesRequest)
@@ -289,7 +311,8 @@ func TestPipeline(t *testing.T) {
 			for i := range uint64(n) {
 				data := bytes.Repeat([]byte{byte(i)}, rand.N(4000))
 				want <- uint64(byte(i)) * uint64(len(data))
-				if _, err := p.AppendEntries(&raft.AppendEntriesRequest{Term: i, Entries: []*raft.Log{{Data: data}}}, new(raft.AppendEntriesResponse)); err != nil {
+				if _, err := p.AppendEntries(&raft.AppendEntriesRequest{Term: i, Entries: []*raft.Log{{Data: data}}},
+					new(raft.AppendEntriesResponse)); err != nil {
 					t.Error(err)
 					return
 				}
@@ -327,7 +350,8 @@ func TestOverlap(t *testing.T) {
 			begin := time.Now()
 			go func() {
 				for range n {
-					if _, err := p.AppendEntries(&raft.AppendEntriesRequest{}, new(raft.AppendEntriesResponse)); err != nil {
+					if _, err := p.AppendEntries(&raft.AppendEntriesRequest{},
+						new(raft.AppendEntriesResponse)); err != nil {
 						t.Error(err)
 					}
 				}
@@ -351,7 +375,8 @@ func TestRubbish(t *testing.T) {
 		a, b := transport(t, fabric, 0, 0), transport(t, fabric, 1, 1<<10)
 		answers(t, b, func(rpc raft.RPC) { t.Errorf("%+v", rpc.Command) })
 		ctx := t.Context()
-		for _, request := range []string{"\x00", "\xff", "\x01", "\x02" + string(make([]byte, 8)), "\x01" + string(bytes.Repeat([]byte{0xff}, 100)), "\x04" + string(make([]byte, 50))} {
+		for _, request := range []string{"\x00", "\xff", "\x01", "\x02" + string(make([]byte, 8)),
+			"\x01" + string(bytes.Repeat([]byte{0xff}, 100)), "\x04" + string(make([]byte, 50))} {
 			s, err := a.dial(ctx, b.LocalAddr())
 			if err != nil {
 				t.Fatal(err)
@@ -369,7 +394,8 @@ func TestRubbish(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.c.Close()
-		if err := s.c.Send(ctx, []byte("a message that is no WRITE")); err != nil && !errors.Is(err, roce.ErrMaybeDone) {
+		if err := s.c.Send(ctx, []byte("a message that is no WRITE")); err != nil &&
+			!errors.Is(err, roce.ErrMaybeDone) {
 			t.Error(err)
 		}
 		if _, err := s.c.RecvMsg(ctx); err == nil {
@@ -382,8 +408,10 @@ func FuzzDecode(f *testing.F) {
 	f.Add(encode(nil, &raft.AppendEntriesRequest{Entries: []*raft.Log{{Data: []byte("data")}}}))
 	f.Add(encode(nil, &snapshotRequest{InstallSnapshotRequest: &raft.InstallSnapshotRequest{}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		for _, m := range []any{new(raft.AppendEntriesRequest), new(raft.RequestVoteRequest), new(raft.RequestPreVoteRequest), new(raft.TimeoutNowRequest),
-			new(raft.AppendEntriesResponse), new(raft.RequestVoteResponse), &snapshotRequest{InstallSnapshotRequest: new(raft.InstallSnapshotRequest)}} {
+		for _, m := range []any{new(raft.AppendEntriesRequest), new(raft.RequestVoteRequest),
+			new(raft.RequestPreVoteRequest), new(raft.TimeoutNowRequest),
+			new(raft.AppendEntriesResponse), new(raft.RequestVoteResponse),
+			&snapshotRequest{InstallSnapshotRequest: new(raft.InstallSnapshotRequest)}} {
 			if decode(b, m) == nil {
 				again := encode(nil, m)
 				if decode(again, m) != nil {

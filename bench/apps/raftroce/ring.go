@@ -30,7 +30,8 @@ func newRing(size int) *ring { return &ring{size: size, freed: make(chan struct{
 // take waits for room for n bytes and returns where it is.
 func (r *ring) take(ctx context.Context, n int) (from int, err error) {
 	if n > r.size {
-		return 0, fmt.Errorf("raftroce: a request of %d bytes; the ring of the peer has %d (Config.RingBytes)", n, r.size)
+		return 0,
+			fmt.Errorf("raftroce: a request of %d bytes; the ring of the peer has %d (Config.RingBytes)", n, r.size)
 	}
 	for {
 		r.mu.Lock()

@@ -108,7 +108,8 @@ func (e *RemoteError) Error() string { return e.Text }
 const windowBytes = 1 << 20
 
 // snapshot lends the follower one part of a snapshot after the other.
-func (s *session) snapshot(ctx context.Context, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+func (s *session) snapshot(ctx context.Context, args *raft.InstallSnapshotRequest,
+	resp *raft.InstallSnapshotResponse, data io.Reader) error {
 	if s.window == nil {
 		w, err := s.c.Register(make([]byte, windowBytes), roce.RemoteRead)
 		if err != nil {
@@ -238,7 +239,8 @@ func (f *follower) request(ctx context.Context, k kind, b []byte) (response any,
 		if err := decode(b, q); err != nil {
 			return nil, err
 		}
-		rpc.Command, rpc.Reader = q.InstallSnapshotRequest, &snapshotReader{ctx: ctx, f: f, window: q.window, left: q.Size}
+		rpc.Command, rpc.Reader = q.InstallSnapshotRequest,
+			&snapshotReader{ctx: ctx, f: f, window: q.window, left: q.Size}
 	default:
 		return nil, errMalformed
 	}
@@ -272,7 +274,8 @@ func (f *follower) request(ctx context.Context, k kind, b []byte) (response any,
 // isHeartbeat reports whether a request only says that there is a leader.
 func isHeartbeat(command any) bool {
 	r, ok := command.(*raft.AppendEntriesRequest)
-	return ok && r.Term != 0 && r.PrevLogEntry == 0 && r.PrevLogTerm == 0 && len(r.Entries) == 0 && r.LeaderCommitIndex == 0
+	return ok && r.Term != 0 && r.PrevLogEntry == 0 && r.PrevLogTerm == 0 && len(r.Entries) == 0 &&
+		r.LeaderCommitIndex == 0
 }
 
 // snapshotReader reads a snapshot out of the leader's memory. The handler of the connection waits

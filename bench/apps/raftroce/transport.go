@@ -54,7 +54,8 @@ func New(ctx context.Context, cfg Config) (*Transport, error) {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 10 * time.Second
 	}
-	t := &Transport{cfg: cfg, requests: make(chan raft.RPC), idle: map[raft.ServerAddress][]*session{}, served: make(chan struct{})}
+	t := &Transport{cfg: cfg, requests: make(chan raft.RPC), idle: map[raft.ServerAddress][]*session{},
+		served: make(chan struct{})}
 	lc := roce.ListenConfig{ConnConfig: t.config()}
 	l, err := lc.Listen(ctx, cfg.Addr)
 	if err != nil {
@@ -72,7 +73,8 @@ func New(ctx context.Context, cfg Config) (*Transport, error) {
 // config is that of connections in both directions. Peers that are silent for longer than a request
 // may take are gone: what was asked of them fails then, and raft tries again.
 func (t *Transport) config() roce.ConnConfig {
-	return roce.ConnConfig{Device: t.cfg.Device, KeepAlive: time.Second, SilenceTimeout: t.cfg.Timeout, RecvBytes: answerBytes}
+	return roce.ConnConfig{Device: t.cfg.Device, KeepAlive: time.Second, SilenceTimeout: t.cfg.Timeout,
+		RecvBytes: answerBytes}
 }
 
 // Close ends the listener and all connections.
@@ -158,27 +160,32 @@ func (t *Transport) call(target raft.ServerAddress, k kind, request, response an
 }
 
 // AppendEntries asks a follower to append, or, without entries, tells it that there is a leader.
-func (t *Transport) AppendEntries(_ raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+func (t *Transport) AppendEntries(_ raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest,
+	resp *raft.AppendEntriesResponse) error {
 	return t.call(target, kindAppend, args, resp)
 }
 
 // RequestVote asks for a vote.
-func (t *Transport) RequestVote(_ raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+func (t *Transport) RequestVote(_ raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest,
+	resp *raft.RequestVoteResponse) error {
 	return t.call(target, kindVote, args, resp)
 }
 
 // RequestPreVote asks whether a vote would be given.
-func (t *Transport) RequestPreVote(_ raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+func (t *Transport) RequestPreVote(_ raft.ServerID, target raft.ServerAddress,
+	args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
 	return t.call(target, kindPreVote, args, resp)
 }
 
 // TimeoutNow asks a server to stand for election.
-func (t *Transport) TimeoutNow(_ raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
+func (t *Transport) TimeoutNow(_ raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest,
+	resp *raft.TimeoutNowResponse) error {
 	return t.call(target, kindTimeoutNow, args, resp)
 }
 
 // InstallSnapshot lends a follower a snapshot, which it reads.
-func (t *Transport) InstallSnapshot(_ raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+func (t *Transport) InstallSnapshot(_ raft.ServerID, target raft.ServerAddress,
+	args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
 	timeout := t.cfg.Timeout * time.Duration(1+args.Size/(256<<10))
 	ctx, cancel := context.WithTimeout(t.ctx, timeout)
 	defer cancel()

@@ -33,7 +33,8 @@ const leaving = math.MaxUint32
 func (o Shared) check(members int) (workers int, err error) {
 	workers = members - o.Servers
 	if o.Servers < 1 || workers < 1 || o.Length < o.Servers || o.Staleness < 0 {
-		return 0, fmt.Errorf("reduce: %d members, %d of them servers, %d parameters, staleness %d", members, o.Servers, o.Length, o.Staleness)
+		return 0, fmt.Errorf("reduce: %d members, %d of them servers, %d parameters, staleness %d", members,
+			o.Servers, o.Length, o.Staleness)
 	}
 	return workers, nil
 }
@@ -94,7 +95,8 @@ func JoinWorker(ctx context.Context, network mesh.Network, addrs []string, rank 
 	}
 	arena := o.arena(workers)
 	w := &Worker{o: o, Gradient: arena[:o.Length:o.Length], Params: arena[o.Length : 2*o.Length : 2*o.Length]}
-	w.g, err = mesh.Join(ctx, network, mesh.Config{Addrs: addrs, Rank: rank, Arena: bytesOf(arena), Peers: ranks(0, o.Servers)})
+	w.g, err = mesh.Join(ctx, network,
+		mesh.Config{Addrs: addrs, Rank: rank, Arena: bytesOf(arena), Peers: ranks(0, o.Servers)})
 	return w, err
 }
 
@@ -199,7 +201,8 @@ func JoinServer(ctx context.Context, network mesh.Network, addrs []string, rank 
 	begin, end := o.part(rank)
 	s.Params = s.floats[: end-begin : end-begin]
 	_ = pieces(0, end-begin, func(from, to int) error {
-		s.parts = append(s.parts, piece{from: from, to: to, pushed: make([]int, workers), waiting: make([]bool, workers)})
+		s.parts = append(s.parts,
+			piece{from: from, to: to, pushed: make([]int, workers), waiting: make([]bool, workers)})
 		return nil
 	})
 	for w := range s.out {
@@ -207,7 +210,8 @@ func JoinServer(ctx context.Context, network mesh.Network, addrs []string, rank 
 		// answered.
 		s.out[w] = make(chan answer, len(s.parts)+1)
 	}
-	s.g, err = mesh.Join(ctx, network, mesh.Config{Addrs: addrs, Rank: rank, Arena: bytesOf(s.floats), Peers: ranks(o.Servers, len(addrs))})
+	s.g, err = mesh.Join(ctx, network,
+		mesh.Config{Addrs: addrs, Rank: rank, Arena: bytesOf(s.floats), Peers: ranks(o.Servers, len(addrs))})
 	return s, err
 }
 
@@ -284,7 +288,8 @@ func (s *Server) tell(ctx context.Context, workers []int, step, i int) error {
 	}
 	copy(s.floats[out+p.from:], s.Params[p.from:p.to])
 	for _, w := range workers {
-		err := s.g.Link(s.o.Servers+w).Put(ctx, 4*(s.o.Length+begin+p.from), 4*(out+p.from), 4*(p.to-p.from), stepTag(step, i))
+		err := s.g.Link(s.o.Servers+w).Put(ctx, 4*(s.o.Length+begin+p.from), 4*(out+p.from), 4*(p.to-p.from),
+			stepTag(step, i))
 		if err != nil {
 			return s.rank(w, err)
 		}
@@ -388,7 +393,8 @@ func (s *Server) send(ctx context.Context, w int) error {
 			}
 		}
 		p := &s.parts[a.piece]
-		err := link.Put(ctx, 4*(s.o.Length+begin+p.from), 4*(s.outbox(w, a.step)+p.from), 4*(p.to-p.from), stepTag(a.step, a.piece))
+		err := link.Put(ctx, 4*(s.o.Length+begin+p.from), 4*(s.outbox(w, a.step)+p.from), 4*(p.to-p.from),
+			stepTag(a.step, a.piece))
 		if err != nil {
 			return err
 		}

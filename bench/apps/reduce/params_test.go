@@ -13,7 +13,8 @@ import (
 )
 
 // learn runs servers and workers, and returns an error a rank.
-func learn(t *testing.T, networks []mesh.Network, addrs []string, o Shared, work func(ctx context.Context, w *Worker, rank int) error) []error {
+func learn(t *testing.T, networks []mesh.Network, addrs []string, o Shared,
+	work func(ctx context.Context, w *Worker, rank int) error) []error {
 	t.Helper()
 	errs := make([]error, len(addrs))
 	var wait sync.WaitGroup
@@ -67,7 +68,8 @@ func steps(o Shared, steps int) func(context.Context, *Worker, int) error {
 					}
 				}
 				if got < low || got > high {
-					return fmt.Errorf("step %d of rank %d: parameter %d is %v, not %v to %v", step, rank, i, got, low, high)
+					return fmt.Errorf("step %d of rank %d: parameter %d is %v, not %v to %v", step, rank,
+						i, got, low, high)
 				}
 			}
 		}
@@ -80,16 +82,18 @@ func TestParameterServer(t *testing.T) {
 		{1, 1, 10, 0}, {1, 3, 70000, 0}, {2, 3, 40001, 0}, {3, 2, 3, 0}, {2, 4, 70000, 2}, {1, 4, 1000, Unbounded},
 	} {
 		o := Shared{Servers: c.servers, Length: c.length, Staleness: c.staleness}
-		t.Run(fmt.Sprintf("%d servers, %d workers, %d parameters, staleness %d", c.servers, c.workers, c.length, c.staleness), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d servers, %d workers, %d parameters, staleness %d", c.servers, c.workers,
+			c.length, c.staleness), func(t *testing.T) {
 			check := func(errs []error) {
 				if err := errors.Join(errs...); err != nil {
 					t.Error(err)
 				}
 			}
-			sim.Test(t, sim.Config{Seed: rand.Uint64(), Faults: sim.Faults{Loss: 0.01, Duplicate: 0.01}}, func(t *testing.T, fabric *sim.Fabric) {
-				networks, addrs := simulated(t, fabric, c.servers+c.workers)
-				check(learn(t, networks, addrs, o, steps(o, 8)))
-			})
+			sim.Test(t, sim.Config{Seed: rand.Uint64(), Faults: sim.Faults{Loss: 0.01, Duplicate: 0.01}},
+				func(t *testing.T, fabric *sim.Fabric) {
+					networks, addrs := simulated(t, fabric, c.servers+c.workers)
+					check(learn(t, networks, addrs, o, steps(o, 8)))
+				})
 			t.Run("TCP", func(t *testing.T) {
 				networks, addrs := overTCP(t, c.servers+c.workers)
 				check(learn(t, networks, addrs, o, steps(o, 8)))
@@ -100,7 +104,9 @@ func TestParameterServer(t *testing.T) {
 
 // Workers that go in step may leave after different steps: the others go on without them.
 func TestWorkersLeaveInTurn(t *testing.T) {
-	sim.Test(t, sim.Config{Seed: rand.Uint64(), Faults: sim.Faults{Loss: 0.01}}, func(t *testing.T, fabric *sim.Fabric) {
+	sim.Test(t, sim.Config{
+		Seed: rand.Uint64(), Faults: sim.Faults{Loss: 0.01},
+	}, func(t *testing.T, fabric *sim.Fabric) {
 		o := Shared{Servers: 2, Length: 70000}
 		networks, addrs := simulated(t, fabric, 5)
 		errs := learn(t, networks, addrs, o, func(ctx context.Context, w *Worker, rank int) error {

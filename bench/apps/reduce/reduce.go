@@ -53,7 +53,8 @@ type Member struct {
 // Join makes a member of a group whose vectors have length elements. addrs are where the members
 // listen, by rank; rank says which of them this one is. Where all calls will have the topology
 // Ring, only says so: a member then has links to its two neighbours alone, and a smaller inbox.
-func Join(ctx context.Context, network mesh.Network, addrs []string, rank, length int, only ...Topology) (*Member, error) {
+func Join(ctx context.Context, network mesh.Network, addrs []string, rank, length int,
+	only ...Topology) (*Member, error) {
 	m := &Member{}
 	// The largest inbox is that of rank 0 of a star: a vector from everybody. The arenas have to be
 	// of one size; memory that nobody touches costs nothing.
@@ -171,7 +172,8 @@ func (m *Member) tag(n int) uint32 { return uint32(m.calls)<<28 ^ uint32(n) }
 func (m *Member) next(ctx context.Context, rank, n int) error {
 	tag, err := m.g.Link(rank).Next(ctx)
 	if err == nil && tag != m.tag(n) {
-		err = fmt.Errorf("rank %d is somewhere else: it sent a piece with tag %#x, expected is %#x", rank, tag, m.tag(n))
+		err = fmt.Errorf("rank %d is somewhere else: it sent a piece with tag %#x, expected is %#x",
+			rank, tag, m.tag(n))
 	}
 	return err
 }

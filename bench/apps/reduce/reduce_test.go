@@ -17,7 +17,8 @@ import (
 )
 
 // group runs f as each of n members, and waits for all of them.
-func group(t *testing.T, networks []mesh.Network, addrs []string, length int, f func(ctx context.Context, m *Member, rank int) error) {
+func group(t *testing.T, networks []mesh.Network, addrs []string, length int,
+	f func(ctx context.Context, m *Member, rank int) error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -95,7 +96,8 @@ func sums(calls, length int) func(context.Context, *Member, int) error {
 					want += float64(value(r, i))
 				}
 				if float64(got) != want {
-					return fmt.Errorf("call %d, %v: element %d of %d is %v, the serial sum %v", call, topology, i, len(m.Vector), got, want)
+					return fmt.Errorf("call %d, %v: element %d of %d is %v, the serial sum %v", call,
+						topology, i, len(m.Vector), got, want)
 				}
 			}
 		}
@@ -106,10 +108,11 @@ func sums(calls, length int) func(context.Context, *Member, int) error {
 func TestSum(t *testing.T) {
 	for _, c := range []struct{ members, length int }{{1, 10}, {2, 1}, {3, 2}, {4, 1000}, {5, 70000}, {16, 333}} {
 		t.Run(fmt.Sprintf("%d members, %d elements", c.members, c.length), func(t *testing.T) {
-			sim.Test(t, sim.Config{Seed: rand.Uint64(), Faults: sim.Faults{Loss: 0.01, Duplicate: 0.01}}, func(t *testing.T, fabric *sim.Fabric) {
-				networks, addrs := simulated(t, fabric, c.members)
-				group(t, networks, addrs, c.length, sums(9, c.length))
-			})
+			sim.Test(t, sim.Config{Seed: rand.Uint64(), Faults: sim.Faults{Loss: 0.01, Duplicate: 0.01}},
+				func(t *testing.T, fabric *sim.Fabric) {
+					networks, addrs := simulated(t, fabric, c.members)
+					group(t, networks, addrs, c.length, sums(9, c.length))
+				})
 			t.Run("TCP", func(t *testing.T) {
 				networks, addrs := overTCP(t, c.members)
 				group(t, networks, addrs, c.length, sums(9, c.length))
@@ -162,7 +165,8 @@ func TestMemberVanishes(t *testing.T) {
 				if call == 3 && rank == 2 {
 					cut = time.Now()
 					for i := range byte(2) {
-						fabric.Partition(netip.AddrFrom4([4]byte{192, 0, 2, 3}), netip.AddrFrom4([4]byte{192, 0, 2, i + 1}), true)
+						fabric.Partition(netip.AddrFrom4([4]byte{192, 0, 2, 3}),
+							netip.AddrFrom4([4]byte{192, 0, 2, i + 1}), true)
 					}
 				}
 				if m.Sum(ctx, Ring) == nil {

@@ -86,7 +86,8 @@ func (f Flows) alone(bytes, cables int) time.Duration {
 		last = flowMTU.Bytes()
 	}
 	hops := time.Duration(cables)
-	return f.serial(f.onWire(bytes)) + hops*f.Cable + (hops-1)*f.serial(last+headers) + hops*(f.Cable+f.serial(ackBytes))
+	return f.serial(f.onWire(bytes)) + hops*f.Cable + (hops-1)*f.serial(last+headers) +
+		hops*(f.Cable+f.serial(ackBytes))
 }
 
 // flow is one, and when it begins.
@@ -256,7 +257,8 @@ func (f Flows) connect(hosts []*flowHost, a, b int) error {
 		h.qps[to], h.busy[to] = new([ways]*verbs.QP), new([ways]int)
 		for way := range ways {
 			var err error
-			h.qps[to][way], err = h.pd.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: h.cq, Caps: verbs.QPCaps{MaxSendWR: 64}})
+			h.qps[to][way], err = h.pd.CreateQP(
+				verbs.QPInitAttr{Type: verbs.RC, SendCQ: h.cq, Caps: verbs.QPCaps{MaxSendWR: 64}})
 			if err != nil {
 				return err
 			}
@@ -281,8 +283,9 @@ func (h *flowHost) post(fabric *sim.Fabric, hosts []*flowHost) error {
 		dst, busy := hosts[fl.to].mr, h.busy[fl.to]
 		fl.way = slices.Index(busy[:], slices.Min(busy[:]))
 		busy[fl.way]++
-		err := h.qps[fl.to][fl.way].PostSend(&verbs.SendWR{ID: uint64(i), Opcode: verbs.WRWrite, Flags: verbs.SendSignaled,
-			SGList: []verbs.SGE{h.mr.SGE(0, fl.bytes)}, RemoteAddr: dst.Addr(), RKey: dst.RKey()})
+		err := h.qps[fl.to][fl.way].PostSend(&verbs.SendWR{ID: uint64(i), Opcode: verbs.WRWrite,
+			Flags: verbs.SendSignaled, SGList: []verbs.SGE{h.mr.SGE(0, fl.bytes)}, RemoteAddr: dst.Addr(),
+			RKey: dst.RKey()})
 		if err != nil {
 			return err
 		}

@@ -118,7 +118,8 @@ func (l Log) Run() (*LogResult, error) {
 
 func (l Log) run(fabric *sim.Fabric, pipe sim.Pipe, r *LogResult) (err error) {
 	tree := NewTree(fabric, l.Hosts, pipe, l.Seed)
-	cross := Flows{Hosts: l.Hosts, Load: l.Cross, For: l.For, Rate: l.Rate, Peers: 2, Congestion: l.Congestion, Seed: l.Seed}
+	cross := Flows{Hosts: l.Hosts, Load: l.Cross, For: l.For, Rate: l.Rate, Peers: 2,
+		Congestion: l.Congestion, Seed: l.Seed}
 	hosts, err := cross.connected(fabric, tree)
 	defer func() {
 		for _, h := range hosts {
@@ -214,7 +215,8 @@ func logAddr(host int) string { return netip.AddrPortFrom(Addr(host), 7471).Stri
 // begin makes the servers of a group.
 func (g *group) begin(hosts []*flowHost) error {
 	for _, h := range g.hosts {
-		tr, err := raftroce.New(context.Background(), raftroce.Config{Device: hosts[h].device, Addr: logAddr(h), RingBytes: 64 << 10, Timeout: time.Second})
+		tr, err := raftroce.New(context.Background(),
+			raftroce.Config{Device: hosts[h].device, Addr: logAddr(h), RingBytes: 64 << 10, Timeout: time.Second})
 		if err != nil {
 			return err
 		}
@@ -237,7 +239,8 @@ func (g *group) begin(hosts []*flowHost) error {
 func (g *group) lead() error {
 	var c raft.Configuration
 	for _, h := range g.hosts {
-		c.Servers = append(c.Servers, raft.Server{ID: raft.ServerID(logAddr(h)), Address: raft.ServerAddress(logAddr(h))})
+		c.Servers = append(c.Servers,
+			raft.Server{ID: raft.ServerID(logAddr(h)), Address: raft.ServerAddress(logAddr(h))})
 	}
 	first := g.servers[0].r
 	if err := first.BootstrapCluster(c).Error(); err != nil {
@@ -275,7 +278,9 @@ func (g *group) check() error {
 	_, want := g.servers[0].m.applied()
 	for _, s := range g.servers {
 		if n, sum := s.m.applied(); n != len(g.commits) || sum != want {
-			return fmt.Errorf("%s has applied %d entries, another log than that of its leader, or not the %d that were committed", s.tr.LocalAddr(), n, len(g.commits))
+			return fmt.Errorf(
+				"%s has applied %d entries, another log than that of its leader, or not the %d that were committed",
+				s.tr.LocalAddr(), n, len(g.commits))
 		}
 	}
 	return nil

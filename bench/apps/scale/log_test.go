@@ -11,7 +11,8 @@ import (
 // Five groups of three commit at once while flows cross, and as many without them. What raft draws
 // at random is its own: two runs differ.
 func TestLog(t *testing.T) {
-	l := Log{Hosts: 16, Members: 3, Clients: 2, Bytes: 128, For: 300 * time.Microsecond, Rate: 40e9, Cable: time.Microsecond, QueueBytes: 1 << 20, Seed: 1}
+	l := Log{Hosts: 16, Members: 3, Clients: 2, Bytes: 128, For: 300 * time.Microsecond, Rate: 40e9,
+		Cable: time.Microsecond, QueueBytes: 1 << 20, Seed: 1}
 	crossing := []float64{0, 0.3}
 	if seeds.Race { // machines take turns: the detector finds no more in a longer run
 		l.For, crossing = l.For/8, crossing[1:]
@@ -33,7 +34,8 @@ func TestLog(t *testing.T) {
 		if (r.Flows > 0) != (l.Cross > 0) {
 			t.Errorf("%d flows crossed", r.Flows)
 		}
-		t.Logf("%d commits, p50 %v, p99.9 %v, ideal %v, fairness %.3f, %d flows, %d packets, %d dropped, %v", len(r.Commits), Percentile(r.Commits, 0.5),
-			Percentile(r.Commits, 0.999), r.Ideal, r.Jain, r.Flows, r.Packets, r.Dropped, r.Wall)
+		t.Logf("%d commits, p50 %v, p99.9 %v, ideal %v, fairness %.3f, %d flows, %d packets, %d dropped, %v",
+			len(r.Commits), Percentile(r.Commits, 0.5), Percentile(r.Commits, 0.999), r.Ideal, r.Jain,
+			r.Flows, r.Packets, r.Dropped, r.Wall)
 	}
 }

@@ -102,14 +102,16 @@ func (a AllReduce) run(fabric *sim.Fabric, pipe sim.Pipe, r *Result) (err error)
 		}
 		conf := a.Congestion
 		conf.LineRate = cc.Rate(a.Rate) / 8
-		devices[rank], err = verbs.Open(verbs.Config{Link: links[rank], Rand: fabric.Rand(), Tuning: transport.Tuning{Congestion: conf}})
+		devices[rank], err = verbs.Open(
+			verbs.Config{Link: links[rank], Rand: fabric.Rand(), Tuning: transport.Tuning{Congestion: conf}})
 		if err != nil {
 			return err
 		}
 		addrs[rank] = netip.AddrPortFrom(Addr(host), 7471).String()
 	}
 	r.Ideal = a.ideal(float64(cables) / float64(a.Hosts))
-	w := &watch{ends: make([]time.Time, a.Calls+1), begins: make([]time.Time, a.Calls+1), first: make([]time.Time, a.Calls+1)}
+	w := &watch{ends: make([]time.Time, a.Calls+1), begins: make([]time.Time, a.Calls+1),
+		first: make([]time.Time, a.Calls+1)}
 	errs := make([]error, a.Hosts)
 	var all sync.WaitGroup
 	for rank := range a.Hosts {
@@ -173,7 +175,8 @@ func (a AllReduce) member(d *verbs.Device, addrs []string, rank int, w *watch) e
 		w.end(call)
 		for i, got := range m.Vector {
 			if want := sum * float32(1+(i+call)%4); got != want {
-				return errors.Join(fmt.Errorf("call %d: element %d is %v, the serial sum %v", call, i, got, want), m.Close())
+				return errors.Join(
+					fmt.Errorf("call %d: element %d is %v, the serial sum %v", call, i, got, want), m.Close())
 			}
 		}
 	}

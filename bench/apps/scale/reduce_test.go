@@ -10,7 +10,8 @@ import (
 )
 
 // small is 16 hosts, which a tree of switches with 4 ports has room for.
-var small = AllReduce{Hosts: 16, Bytes: 256 << 10, Calls: 2, Rate: 40e9, Cable: time.Microsecond, QueueBytes: 1 << 20, Scattered: true, Seed: 1}
+var small = AllReduce{Hosts: 16, Bytes: 256 << 10, Calls: 2, Rate: 40e9, Cable: time.Microsecond,
+	QueueBytes: 1 << 20, Scattered: true, Seed: 1}
 
 func TestAllReduce(t *testing.T) {
 	small := small
@@ -18,7 +19,8 @@ func TestAllReduce(t *testing.T) {
 		small.Bytes, small.Calls = small.Bytes/16, 1
 	}
 	dcqcn := small
-	dcqcn.Congestion, dcqcn.RED = cc.Config{Algorithm: cc.DCQCNPaper}, sim.RED{KminBytes: 5e3, KmaxBytes: 200e3, Pmax: 0.01}
+	dcqcn.Congestion, dcqcn.RED = cc.Config{Algorithm: cc.DCQCNPaper},
+		sim.RED{KminBytes: 5e3, KmaxBytes: 200e3, Pmax: 0.01}
 	narrow := small
 	narrow.QueueBytes = 20 << 10
 	for name, a := range map[string]AllReduce{"none": small, "dcqcn": dcqcn, "small queues": narrow} {
@@ -39,7 +41,8 @@ func TestAllReduce(t *testing.T) {
 					t.Errorf("two runs differ: %+v, %+v", r, again)
 				}
 			}
-			t.Logf("%v, ideal %v, spread %v, %d packets, %d dropped, %d marked, %v", r.Calls, r.Ideal, r.Spread, r.Packets, r.Dropped, r.Marked, r.Wall)
+			t.Logf("%v, ideal %v, spread %v, %d packets, %d dropped, %d marked, %v", r.Calls, r.Ideal,
+				r.Spread, r.Packets, r.Dropped, r.Marked, r.Wall)
 		})
 	}
 }

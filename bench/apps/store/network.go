@@ -60,7 +60,9 @@ func (n *roceNetwork) close() error    { return errors.Join(n.slots.Close(), n.p
 
 // dial connects to a replica and learns its key.
 func (n *roceNetwork) dial(ctx context.Context, addr string) (wire, error) {
-	d := roce.Dialer{ConnConfig: roce.ConnConfig{Device: n.device, PD: n.pd, KeepAlive: silence / 4, SilenceTimeout: silence}, Tries: 2}
+	d := roce.Dialer{ConnConfig: roce.ConnConfig{
+		Device: n.device, PD: n.pd, KeepAlive: silence / 4, SilenceTimeout: silence,
+	}, Tries: 2}
 	c, err := d.Dial(ctx, addr)
 	if err != nil {
 		return nil, err

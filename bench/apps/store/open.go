@@ -108,7 +108,8 @@ func openOn(ctx context.Context, n network, addrs []string, blocks int) (*Volume
 
 // newest finds the newest version of a block with a right checksum at some replicas, and leaves its
 // slot in b. at says which versions there are.
-func (v *Volume) newest(ctx context.Context, from []*remote, block int, b []byte) (newest uint64, at [][copies]uint64, err error) {
+func (v *Volume) newest(ctx context.Context, from []*remote, block int,
+	b []byte) (newest uint64, at [][copies]uint64, err error) {
 	read := make([]byte, slotBytes)
 	at = make([][copies]uint64, len(from))
 	clear(b)

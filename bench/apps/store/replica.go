@@ -83,7 +83,9 @@ func (r *Replica) Serve(ctx context.Context) error { return r.l.Serve(ctx, r.cli
 // client gives a client the disk, and takes it from the one before.
 func (r *Replica) client(ctx context.Context, c *roce.Conn) error {
 	persist := func(b []byte) error { return r.disk.Persist(offset(r.disk.Bytes(), b), len(b)) }
-	mr, err := c.PD().RegisterMR(r.disk.Bytes(), verbs.LocalWrite|verbs.RemoteRead|verbs.RemoteWrite|verbs.FlushGlobal|verbs.FlushPersistent, &verbs.MROptions{Persist: persist})
+	mr, err := c.PD().RegisterMR(r.disk.Bytes(),
+		verbs.LocalWrite|verbs.RemoteRead|verbs.RemoteWrite|verbs.FlushGlobal|verbs.FlushPersistent,
+		&verbs.MROptions{Persist: persist})
 	if err != nil {
 		return err
 	}

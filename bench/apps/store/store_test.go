@@ -171,7 +171,9 @@ func number(t *testing.T, b []byte) uint64 {
 }
 
 func TestReadWrite(t *testing.T) {
-	sim.Test(t, sim.Config{Seed: rand.Uint64(), Faults: sim.Faults{Loss: 0.01, Duplicate: 0.01}}, func(t *testing.T, fabric *sim.Fabric) {
+	sim.Test(t, sim.Config{
+		Seed: rand.Uint64(), Faults: sim.Faults{Loss: 0.01, Duplicate: 0.01},
+	}, func(t *testing.T, fabric *sim.Fabric) {
 		_, addrs := pair(t, fabric)
 		v := open(t, device(t, fabric, 10), addrs)
 		ctx := t.Context()
@@ -195,7 +197,8 @@ func TestReadWrite(t *testing.T) {
 						}
 					}
 					for range 2 { // of both replicas
-						if err := v.ReadBlock(ctx, block, got); err != nil || !bytes.Equal(got, fill(n<<8|uint64(block))) {
+						if err := v.ReadBlock(ctx, block, got); err != nil ||
+							!bytes.Equal(got, fill(n<<8|uint64(block))) {
 							t.Errorf("block %d: %x, %v", block, got[:8], err)
 							return
 						}
@@ -205,7 +208,8 @@ func TestReadWrite(t *testing.T) {
 		}
 		writers.Wait()
 		for _, block := range []int{-1, blocks} {
-			if v.ReadBlock(ctx, block, b) == nil || v.WriteBlock(ctx, block, b) == nil || v.WriteBlock(ctx, 0, b[1:]) == nil {
+			if v.ReadBlock(ctx, block, b) == nil || v.WriteBlock(ctx, block, b) == nil ||
+				v.WriteBlock(ctx, 0, b[1:]) == nil {
 				t.Error("block", block)
 			}
 		}
@@ -295,7 +299,8 @@ func TestPowerCuts(t *testing.T) {
 					t.Fatal(err)
 				}
 				if got := number(t, b); got < flushed[block] || got > written[block] {
-					t.Fatalf("cut %d, block %d: %d; %d was flushed, %d written last", cut, block, got, flushed[block], written[block])
+					t.Fatalf("cut %d, block %d: %d; %d was flushed, %d written last", cut, block, got,
+						flushed[block], written[block])
 				}
 				flushed[block] = binary.BigEndian.Uint64(b) // opening flushes
 				written[block] = flushed[block]
@@ -368,16 +373,19 @@ func TestLostStaysLost(t *testing.T) {
 				servers, addrs := pair(t, fabric)
 				ctx := t.Context()
 				v := open(t, device(t, fabric, 10), addrs)
-				if err := errors.Join(v.WriteBlock(ctx, 1, fill(1)), v.WriteBlock(ctx, 2, fill(1)), v.Flush(ctx)); err != nil {
+				if err := errors.Join(v.WriteBlock(ctx, 1, fill(1)), v.WriteBlock(ctx, 2, fill(1)),
+					v.Flush(ctx)); err != nil {
 					t.Fatal(err)
 				}
 				for n := range uint64(20) {
-					if err := errors.Join(v.WriteBlock(ctx, 1, fill(2+n)), v.WriteBlock(ctx, 2, fill(2+n))); err != nil {
+					if err := errors.Join(v.WriteBlock(ctx, 1, fill(2+n)),
+						v.WriteBlock(ctx, 2, fill(2+n))); err != nil {
 						t.Fatal(err)
 					}
 				}
 				servers[0].stop()
-				if err := errors.Join(v.WriteBlock(ctx, 3, fill(1)), v.Close()); err != nil { // the other one is alone now
+				// The other one is alone now.
+				if err := errors.Join(v.WriteBlock(ctx, 3, fill(1)), v.Close()); err != nil {
 					t.Fatal(err)
 				}
 				servers[1].stop()
@@ -550,7 +558,8 @@ func TestFile(t *testing.T) {
 	slot := d.Bytes()[at : at+slotBytes]
 	copy(slot[slotHead:], fill(5))
 	seal(slot, 1)
-	if err := errors.Join(d.Persist(at, slotBytes), d.Persist(0, len(d.Bytes())), d.Persist(7, 0), d.Close()); err != nil {
+	if err := errors.Join(d.Persist(at, slotBytes), d.Persist(0, len(d.Bytes())), d.Persist(7, 0),
+		d.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := OpenFile(name, blocks+1); err == nil {

@@ -274,7 +274,8 @@ func (c *Conn) put(to roce.RemoteMemory, b []byte) error {
 	at := c.half * stageBytes
 	copy(c.out[at:], b)
 	p, err := c.c.Start(ctx, verbs.SendWR{
-		Opcode: verbs.WRWriteImm, RemoteAddr: to.Addr, RKey: to.RKey, Imm: uint32(len(b)), SGList: []verbs.SGE{c.omr.SGE(at, len(b))},
+		Opcode: verbs.WRWriteImm, RemoteAddr: to.Addr, RKey: to.RKey, Imm: uint32(len(b)),
+		SGList: []verbs.SGE{c.omr.SGE(at, len(b))},
 	})
 	if err != nil {
 		return ended(err)

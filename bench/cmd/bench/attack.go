@@ -41,7 +41,8 @@ func attacks(args []string) error {
 	beside := fs.String("beside", "", "`file` of another run, of another commit, that the table has in its last column")
 	seed := fs.Uint64("seed", 1, "of what attackers guess")
 	_ = fs.Parse(args) // ends the program on error
-	o := attack.Options{Before: *before, During: *during, Seed: *seed, Logf: func(f string, a ...any) { fmt.Fprintf(os.Stderr, f+"\n", a...) }}
+	o := attack.Options{Before: *before, During: *during, Seed: *seed,
+		Logf: func(f string, a ...any) { fmt.Fprintf(os.Stderr, f+"\n", a...) }}
 	if *only != "" {
 		re, err := regexp.Compile(*only)
 		if err != nil {
@@ -75,7 +76,9 @@ func attacks(args []string) error {
 		}
 	}
 	var table bytes.Buffer
-	fmt.Fprintf(&table, "`go run ./bench/cmd/bench attack` at %s, %s, %s, %d processors for all, load %.1f at the start:\n\n", m.Commit, m.Time, m.CPU, m.Cores, m.LoadStart)
+	fmt.Fprintf(&table,
+		"`go run ./bench/cmd/bench attack` at %s, %s, %s, %d processors for all, load %.1f at the start:\n\n",
+		m.Commit, m.Time, m.CPU, m.Cores, m.LoadStart)
 	attack.WriteTable(&table, results, old.Results, old.Commit)
 	if *page == "" {
 		_, err := os.Stdout.Write(table.Bytes())
@@ -88,7 +91,8 @@ func attacks(args []string) error {
 	head, rest, ok := strings.Cut(string(b), tableBegins)
 	_, tail, ok2 := strings.Cut(rest, tableEnds)
 	if !ok || !ok2 {
-		return fmt.Errorf("%s has no place for the table, between %q and %q", *page, strings.TrimSpace(tableBegins), strings.TrimSpace(tableEnds))
+		return fmt.Errorf("%s has no place for the table, between %q and %q", *page,
+			strings.TrimSpace(tableBegins), strings.TrimSpace(tableEnds))
 	}
 	return os.WriteFile(*page, []byte(head+tableBegins+table.String()+tableEnds+tail), 0o644)
 }

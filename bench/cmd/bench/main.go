@@ -64,25 +64,36 @@ func run() error {
 	dir := flag.String("o", reportDir, "folder to write to; with -profile: "+profileDir+" if not given")
 	full := flag.Bool("full", false, "more sizes, longer rounds")
 	flag.Bool("quick", true, "what is done without -full")
-	items := flag.String("items", strings.Join(suite.Items, ","), "what to measure; "+suite.Contended+" is measured if it is named, and "+itemPaths+" by itself")
-	links := flag.String("links", "udp,packet,xdp", "links to measure; one that this process may not open is left out, and the report says so")
+	items := flag.String("items", strings.Join(suite.Items, ","),
+		"what to measure; "+suite.Contended+" is measured if it is named, and "+itemPaths+" by itself")
+	links := flag.String("links", "udp,packet,xdp",
+		"links to measure; one that this process may not open is left out, and the report says so")
 	rounds := flag.Int("rounds", 5, "rounds of each measurement")
 	ms := flag.Int("ms", 0, "milliseconds of a measurement; 0: 80, 250 with -full")
 	var cells *regexp.Regexp
-	flag.Func("only", "with -items "+suite.Contended+" or "+itemPaths+", only the cases whose names match this `regexp`, such as 'quota of 0.5.* 128 B, 1 connection' or 'loss 1 %: WRITE'; those of an earlier run stay in the report", func(s string) (err error) {
-		cells, err = regexp.Compile(s)
-		return err
-	})
+	flag.Func("only", "with -items "+suite.Contended+" or "+itemPaths+
+		", only the cases whose names match this `regexp`, such as 'quota of 0.5.* 128 B, 1 connection' or 'loss 1 %: WRITE'; those of an earlier run stay in the report",
+		func(s string) (err error) {
+			cells, err = regexp.Compile(s)
+			return err
+		})
 	loopback := flag.Bool("loopback", false, "loopback addresses also if namespaces can be made")
-	pin := flag.Bool("pin", false, "keep each node to a CPU of its own: where the scheduler puts their threads makes rounds differ")
-	unprivileged := flag.Bool("unprivileged", false, "the nodes give up all capabilities: measures the udp link as most users have it, with socket buffers of net.core.rmem_max")
-	profile := flag.String("profile", "", "instead, store CPU profiles of both ends of a case on the first link, and print what took most. Cases: "+strings.Join(suite.ProfileNames(), ", "))
-	inLab := flag.Bool("lab", false, "only compare with the kernel's rxe in two guests, and add that to the report in -o")
+	pin := flag.Bool("pin", false,
+		"keep each node to a CPU of its own: where the scheduler puts their threads makes rounds differ")
+	unprivileged := flag.Bool("unprivileged", false,
+		"the nodes give up all capabilities: measures the udp link as most users have it, with socket buffers of net.core.rmem_max")
+	profile := flag.String("profile", "",
+		"instead, store CPU profiles of both ends of a case on the first link, and print what took most. Cases: "+
+			strings.Join(suite.ProfileNames(), ", "))
+	inLab := flag.Bool("lab", false,
+		"only compare with the kernel's rxe in two guests, and add that to the report in -o")
 	debian := flag.String("debian", "bookworm", "with -lab, the Debian suite of the guests")
 	cpu := flag.String("cpu", "", "with -lab, the CPU model that QEMU emulates; default "+guests.DefaultCPU)
-	labProfiles := flag.String("lab-profile", "", "with -lab, store CPU profiles of goroce's tools in the guests in this `folder`")
+	labProfiles := flag.String("lab-profile", "",
+		"with -lab, store CPU profiles of goroce's tools in the guests in this `folder`")
 	labLink := flag.String("lab-link", "udp", "with -lab, the link of goroce in the guests")
-	labProgram := flag.String("lab-program", "", "with -lab, a built roce, such as that of another commit, in place of this checkout's")
+	labProgram := flag.String("lab-program", "",
+		"with -lab, a built roce, such as that of another commit, in place of this checkout's")
 	networks := guests.Networks()
 	flag.Func("lab-networks", "with -lab, the networks of the guests: `bridge` of the kernel, with offloads, and the interop lab's wire, without; default bridge,wire", func(s string) error {
 		networks = nil
@@ -96,10 +107,11 @@ func run() error {
 	})
 	redraw := flag.Bool("redraw", false, "measure nothing: write the table and the charts of the data in -o again")
 	var only *regexp.Regexp
-	flag.Func("lab-only", "with -lab, run the tests whose names match this `regexp`, such as 'write_bw.*polling'", func(s string) (err error) {
-		only, err = regexp.Compile(s)
-		return err
-	})
+	flag.Func("lab-only", "with -lab, run the tests whose names match this `regexp`, such as 'write_bw.*polling'",
+		func(s string) (err error) {
+			only, err = regexp.Compile(s)
+			return err
+		})
 	flag.Parse()
 	if flag.NArg() > 0 {
 		return fmt.Errorf("argument %q is not understood", flag.Arg(0))
@@ -125,7 +137,9 @@ func run() error {
 	}
 	if *inLab {
 		return guestsInto(*dir, guests.Options{
-			Suite: *debian, CPU: *cpu, Link: *labLink, Program: *labProgram, Networks: networks, Only: only, Rounds: *rounds, Profiles: *labProfiles, Logf: func(f string, a ...any) { fmt.Fprintf(os.Stderr, f+"\n", a...) },
+			Suite: *debian, CPU: *cpu, Link: *labLink, Program: *labProgram, Networks: networks, Only: only,
+			Rounds: *rounds, Profiles: *labProfiles,
+			Logf: func(f string, a ...any) { fmt.Fprintf(os.Stderr, f+"\n", a...) },
 		})
 	}
 	if *ms == 0 {
@@ -138,7 +152,8 @@ func run() error {
 		return fmt.Errorf("-rounds and -ms must be positive")
 	}
 	o := suite.Options{
-		Items: strings.Split(*items, ","), Links: strings.Split(*links, ","), Full: *full, Rounds: *rounds, RoundMs: *ms, Loopback: *loopback, Pin: *pin, Only: cells,
+		Items: strings.Split(*items, ","), Links: strings.Split(*links, ","), Full: *full, Rounds: *rounds,
+		RoundMs: *ms, Loopback: *loopback, Pin: *pin, Only: cells,
 		Logf: func(f string, a ...any) { fmt.Fprintf(os.Stderr, f+"\n", a...) },
 	}
 	if *unprivileged {

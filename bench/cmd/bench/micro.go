@@ -41,7 +41,8 @@ func micros(args []string) error {
 	flags := flag.NewFlagSet("micro", flag.ExitOnError)
 	flags.StringVar(&o.dir, "o", "docs/micro", "folder to write to")
 	links := flags.String("link", strings.Join(peer.Links(), ","), "comma-separated links of goroce")
-	suites := flags.String("suite", strings.Join(lab.Suites, ","), "comma-separated Debian suites whose kernels to measure")
+	suites := flags.String("suite", strings.Join(lab.Suites, ","),
+		"comma-separated Debian suites whose kernels to measure")
 	flags.IntVar(&o.times, "n", 24, "how often a reaction is measured in each row")
 	timeout := flags.Duration("timeout", time.Hour, "limit for everything")
 	redraw := flags.Bool("redraw", false, "measure nothing: write the page and the charts of the data in -o again")
@@ -148,7 +149,8 @@ func (o *microOptions) link(ctx context.Context, l *lab.Lab, link string, ref *h
 	}
 	var dev *peer.Goroce
 	err = at.Do(func() (err error) {
-		dev, err = peer.NewGoroce(peer.GorocePlace{Addr4: at.Addr4, Addr6: at.Addr6, PortName: at.Name, Link: link, RxeFlush: true})
+		dev, err = peer.NewGoroce(
+			peer.GorocePlace{Addr4: at.Addr4, Addr6: at.Addr6, PortName: at.Name, Link: link, RxeFlush: true})
 		return err
 	})
 	if err != nil {
@@ -157,6 +159,7 @@ func (o *microOptions) link(ctx context.Context, l *lab.Lab, link string, ref *h
 	// Rows wait for completions, which nobody is to wait for any more when the run ends.
 	stop := context.AfterFunc(ctx, func() { dev.Close() })
 	defer stop()
-	env := &matrix.Env{Wire: l.Wire, Report: report, Kernel: ref.Name(), Link: link, Subject: dev, Ref: ref, RefPort: ref.PortName(), Full: true, MicroTimes: o.times}
+	env := &matrix.Env{Wire: l.Wire, Report: report, Kernel: ref.Name(), Link: link, Subject: dev, Ref: ref,
+		RefPort: ref.PortName(), Full: true, MicroTimes: o.times}
 	return errors.Join(env.Run(ctx, "micro"), dev.Close())
 }

@@ -38,7 +38,8 @@ var errInterrupted = errors.New("interrupted")
 
 // Commands returns all subcommands in the order of the help text.
 func Commands() []tool.Command {
-	all := []tool.Command{conform.Command(), demo.Command(), ibverbs.Devinfo(), doctor.Command(), dump.Command(), explain.Command(), lesson.Command(), run.Command(), statcmd.Command(), wire.Command()}
+	all := []tool.Command{conform.Command(), demo.Command(), ibverbs.Devinfo(), doctor.Command(),
+		dump.Command(), explain.Command(), lesson.Command(), run.Command(), statcmd.Command(), wire.Command()}
 	all = append(all, ibverbs.Pingpongs()...)
 	for _, t := range perftest.Tests() {
 		all = append(all, perftest.Command(t))
@@ -47,8 +48,7 @@ func Commands() []tool.Command {
 	return append(all, versionCommand(), completionCommand())
 }
 
-// Main runs the program with the arguments after its name and returns its exit
-// status.
+// Main runs the program with the arguments after its name and returns its exit status.
 func Main(args []string) int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -64,7 +64,8 @@ func Main(args []string) int {
 	}()
 	return profiled(os.Getenv(profileEnv), os.Stderr, func() int {
 		return Run(ctx, &tool.Env{
-			Stdout: os.Stdout, Stderr: os.Stderr, Terminal: isTerminal(os.Stderr), Screen: tool.ScreenOf(os.Stdout, os.Getenv),
+			Stdout: os.Stdout, Stderr: os.Stderr, Terminal: isTerminal(os.Stderr),
+			Screen: tool.ScreenOf(os.Stdout, os.Getenv),
 		}, args)
 	})
 }

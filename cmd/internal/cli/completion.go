@@ -34,16 +34,17 @@ Options:
 
 // completionCommand returns the subcommand.
 func completionCommand() tool.Command {
-	return tool.Command{Name: "completion", Summary: "tools and options completed by bash or zsh", Run: func(_ context.Context, _ *tool.Env, args []string) error {
-		operands, err := tool.Parse(completionUsage, nil, args)
-		switch {
-		case err != nil:
-			return err
-		case len(operands) == 1 && operands[0] == "bash":
-			return &tool.Text{Text: Bash}
-		case len(operands) == 1 && operands[0] == "zsh":
-			return &tool.Text{Text: Zsh}
-		}
-		return getopt.Misuse("bash or zsh is expected, not %q", operands)
-	}}
+	return tool.Command{Name: "completion", Summary: "tools and options completed by bash or zsh",
+		Run: func(_ context.Context, _ *tool.Env, args []string) error {
+			operands, err := tool.Parse(completionUsage, nil, args)
+			switch {
+			case err != nil:
+				return err
+			case len(operands) == 1 && operands[0] == "bash":
+				return &tool.Text{Text: Bash}
+			case len(operands) == 1 && operands[0] == "zsh":
+				return &tool.Text{Text: Zsh}
+			}
+			return getopt.Misuse("bash or zsh is expected, not %q", operands)
+		}}
 }

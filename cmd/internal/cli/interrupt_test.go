@@ -80,9 +80,10 @@ func busy(t *testing.T, both ...*running) {
 // A server that is interrupted while it waits says so, too.
 func TestInterruptedWhileWaiting(t *testing.T) {
 	for _, args := range []string{
-		"rping -s -a LOCAL -p 0", "rping -s -P -a LOCAL -p 0", "ucmatose -b LOCAL -p 0", "udaddy -b LOCAL", "mckey -b LOCAL -m 239.1.2.3",
-		"cmtime -b LOCAL", "rdma_server -s LOCAL -p 0", "rstream -b LOCAL -p 0", "riostream -b LOCAL -p 0",
-		"write_bw -R -p 0", "send_lat -R -p 0", "read_lat -z -p 0", "srq_pingpong -p 0",
+		"rping -s -a LOCAL -p 0", "rping -s -P -a LOCAL -p 0", "ucmatose -b LOCAL -p 0", "udaddy -b LOCAL",
+		"mckey -b LOCAL -m 239.1.2.3", "cmtime -b LOCAL", "rdma_server -s LOCAL -p 0",
+		"rstream -b LOCAL -p 0", "riostream -b LOCAL -p 0", "write_bw -R -p 0", "send_lat -R -p 0",
+		"read_lat -z -p 0", "srq_pingpong -p 0",
 	} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
@@ -114,7 +115,8 @@ func TestInterruptedInTheMiddle(t *testing.T) {
 				t.Parallel()
 				server := begin(t, c.name+" "+c.server)
 				at := server.at(t)
-				client := begin(t, c.name+" "+strings.NewReplacer("SERVER", at.Addr().String(), "PORT", fmt.Sprint(at.Port())).Replace(c.client))
+				client := begin(t, c.name+" "+
+					strings.NewReplacer("SERVER", at.Addr().String(), "PORT", fmt.Sprint(at.Port())).Replace(c.client))
 				busy(t, server, client)
 				victim, other := server, client
 				if who == "client" {

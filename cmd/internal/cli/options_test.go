@@ -8,9 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every option letter of the originals (the getopt strings of rdma-core 44 to 64) is
-// known here, takes an argument if theirs does, and if it cannot be had, that is
-// said.
+// Every option letter of the originals (the getopt strings of rdma-core 44 to 64) is known here,
+// takes an argument if theirs does, and if it cannot be had, that is said.
 func TestOptionsOfTheOriginals(t *testing.T) {
 	for name, letters := range map[string]string{
 		"rping":       "a:I:Pp:C:S:t:scvVdq",
@@ -53,8 +52,9 @@ func TestOptionsOfTheOriginals(t *testing.T) {
 
 // valueOf are arguments that a number would not do for.
 var valueOf = map[string]string{
-	"rping S": "64", "ucmatose f": "ip", "ucmatose P": "tcp", "udaddy f": "ipv6", "udaddy P": "udp", "udaddy p": "0x111", "mckey p": "0x0111",
-	"rstream f": "name", "rstream T": "b", "riostream f": "ip", "riostream T": "v",
+	"rping S": "64", "ucmatose f": "ip", "ucmatose P": "tcp", "udaddy f": "ipv6", "udaddy P": "udp",
+	"udaddy p": "0x111", "mckey p": "0x0111", "rstream f": "name", "rstream T": "b", "riostream f": "ip",
+	"riostream T": "v",
 }
 
 // unavailable are the options that cannot be had, with a word of why.

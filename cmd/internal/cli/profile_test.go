@@ -24,6 +24,7 @@ func TestProfile(t *testing.T) {
 	require.Equal(t, 7, profiled(filepath.Join(file, "x"), &stderr, seven), "no such folder")
 	require.Contains(t, stderr.String(), "roce: GOROCE_CPUPROFILE: open ")
 	stderr.Reset()
-	require.Equal(t, 7, profiled(file, &stderr, func() int { return profiled(file+"2", &stderr, seven) }), "one at a time")
+	require.Equal(t, 7, profiled(file, &stderr, func() int { return profiled(file+"2", &stderr, seven) }),
+		"one at a time")
 	require.Contains(t, stderr.String(), "GOROCE_CPUPROFILE: cpu profiling already in use")
 }

@@ -49,8 +49,7 @@ func drain(p *exec.Cmd, r *bufio.Reader) (status int, text string) {
 	return p.ProcessState.ExitCode(), b.String()
 }
 
-// A process that is asked to end in the middle of a transfer tells its peer, which
-// ends by itself.
+// A process that is asked to end in the middle of a transfer tells its peer, which ends by itself.
 func TestSignals(t *testing.T) {
 	// Under nohup SIGHUP is ignored by what this process starts, too. What is caught
 	// here is not ignored there.
@@ -63,7 +62,8 @@ func TestSignals(t *testing.T) {
 				addr := toolcheck.Addr(t).String()
 				server, line, fromServer := process(t, "listening on ", "rping", "-s", "-v", "-a", addr, "-p", "0")
 				_, port, _ := strings.Cut(strings.TrimSpace(line), addr+":")
-				client, _, fromClient := process(t, "ping data: rdma-ping-5:", "rping", "-c", "-v", "-a", addr, "-I", toolcheck.Addr(t).String(), "-p", port)
+				client, _, fromClient := process(t, "ping data: rdma-ping-5:", "rping", "-c", "-v", "-a",
+					addr, "-I", toolcheck.Addr(t).String(), "-p", port)
 				p, r, o, ro := client, fromClient, server, fromServer
 				if victim == "server" {
 					p, r, o, ro = o, ro, p, r

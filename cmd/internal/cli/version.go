@@ -67,11 +67,13 @@ func (v Version) String() string {
 
 // versionCommand returns the subcommand.
 func versionCommand() tool.Command {
-	return tool.Command{Name: "version", Summary: "which version this is", Run: func(_ context.Context, env *tool.Env, args []string) error {
+	return tool.Command{Name: "version", Summary: "which version this is", Run: func(_ context.Context,
+		env *tool.Env, args []string) error {
 		var asJSON bool
-		operands, err := tool.Parse("version: which version this is\n\nUsage:\n  roce version [options]\n\nOptions:\n", []getopt.Option{
-			{Long: "json", Help: "print one JSON object instead of text", Set: getopt.Bool(&asJSON)},
-		}, args)
+		operands, err := tool.Parse("version: which version this is\n\nUsage:\n  roce version [options]\n\nOptions:\n",
+			[]getopt.Option{
+				{Long: "json", Help: "print one JSON object instead of text", Set: getopt.Bool(&asJSON)},
+			}, args)
 		switch {
 		case err != nil:
 			return err

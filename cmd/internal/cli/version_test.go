@@ -22,7 +22,9 @@ func TestVersion(t *testing.T) {
 		{"", module("(devel)"), "roce unknown ("},
 		{"", nil, "roce unknown ("},
 		{"", module("(devel)", debug.BuildSetting{Key: "vcs.revision", Value: "abc"}), "roce unknown commit abc ("},
-		{"", module("v0.0.0-1-abc+dirty", debug.BuildSetting{Key: "vcs.revision", Value: "abc"}, debug.BuildSetting{Key: "vcs.modified", Value: "true"}), "roce v0.0.0-1-abc+dirty commit abc with changes ("},
+		{"", module("v0.0.0-1-abc+dirty", debug.BuildSetting{Key: "vcs.revision", Value: "abc"}, debug.BuildSetting{
+			Key: "vcs.modified", Value: "true",
+		}), "roce v0.0.0-1-abc+dirty commit abc with changes ("},
 	} {
 		require.Contains(t, from(c.stamped, c.info).String(), c.want)
 	}

@@ -43,9 +43,13 @@ const defaultAgentPort = "18400"
 
 func (o *agentOptions) table() []getopt.Option {
 	own := []getopt.Option{
-		{Long: "listen", Arg: "ip:port", Help: "TCP address (default port " + defaultAgentPort + " of the device's address)", Set: getopt.String(&o.listen)},
-		{Long: "token", Arg: "word", Help: "what clients have to say (also " + tokenEnv + " in the environment); by default a new one, which is printed", Set: getopt.String(&o.token)},
-		{Long: "max-memory", Arg: "MiB", Help: "what clients may allocate in all (default 1024)", Set: getopt.Int(&o.megabytes, 1, 1<<20)},
+		{Long: "listen", Arg: "ip:port",
+			Help: "TCP address (default port " + defaultAgentPort + " of the device's address)",
+			Set:  getopt.String(&o.listen)},
+		{Long: "token", Arg: "word", Help: "what clients have to say (also " + tokenEnv +
+			" in the environment); by default a new one, which is printed", Set: getopt.String(&o.token)},
+		{Long: "max-memory", Arg: "MiB", Help: "what clients may allocate in all (default 1024)",
+			Set: getopt.Int(&o.megabytes, 1, 1<<20)},
 		{Long: "until-eof", Help: "end when standard input does", Set: getopt.Bool(&o.untilEOF)},
 		{Long: "ipv6", Help: "use an IPv6 address by default", Set: getopt.Bool(&o.ipv6)},
 	}

@@ -24,7 +24,8 @@ const (
 
 // Command returns the subcommand.
 func Command() tool.Command {
-	return tool.Command{Name: "conform", Summary: "how another RoCE v2 implementation keeps to the specification: a card, rxe, another goroce", Run: run}
+	return tool.Command{Name: "conform",
+		Summary: "how another RoCE v2 implementation keeps to the specification: a card, rxe, another goroce", Run: run}
 }
 
 const usage = `conform: runs some thousands of checks between goroce, here, and a peer that runs a verbs agent
@@ -172,10 +173,12 @@ func (o *options) write(stdout io.Writer, res *conform.Result) error {
 func (o *options) report(stdout io.Writer, docs ...*conform.Document) error {
 	var errs []error
 	if o.html != "" {
-		errs = append(errs, conform.WriteFile(o.html, stdout, func(w io.Writer) error { return conform.WriteHTML(w, docs...) }))
+		errs = append(errs,
+			conform.WriteFile(o.html, stdout, func(w io.Writer) error { return conform.WriteHTML(w, docs...) }))
 	}
 	if o.md != "" {
-		errs = append(errs, conform.WriteFile(o.md, stdout, func(w io.Writer) error { return conform.WriteMarkdown(w, docs...) }))
+		errs = append(errs,
+			conform.WriteFile(o.md, stdout, func(w io.Writer) error { return conform.WriteMarkdown(w, docs...) }))
 	}
 	return errors.Join(errs...)
 }
@@ -196,7 +199,8 @@ func (o *options) sayNext(w io.Writer, res *conform.Result) {
 		hints = append(hints, "--pcap-dir DIR keeps the packets")
 	}
 	if len(hints) > 0 {
-		fmt.Fprintf(w, "roce conform: rows have failed: the peer, goroce or the expectation is wrong; %s\n", strings.Join(hints, ", "))
+		fmt.Fprintf(w, "roce conform: rows have failed: the peer, goroce or the expectation is wrong; %s\n",
+			strings.Join(hints, ", "))
 	}
 }
 

@@ -64,9 +64,11 @@ func requireExit(t *testing.T, err error, status int) {
 func TestSelf(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
-	args := []string{"--self", "--pcap-dir", file("pcaps"), "--junit", file("junit.xml"), "--json", file("rows.json"), "--md", file("table.md"), "--html", file("report.html")}
+	args := []string{"--self", "--pcap-dir", file("pcaps"), "--junit", file("junit.xml"), "--json",
+		file("rows.json"), "--md", file("table.md"), "--html", file("report.html")}
 	if testing.Short() || seeds.Race || strconv.IntSize == 32 {
-		args = append(args, "--quick", "--only", "canaries,errors/success,errors/psn_retry,faults/reorder,operations/mtu 1024 size 257")
+		args = append(args, "--quick", "--only",
+			"canaries,errors/success,errors/psn_retry,faults/reorder,operations/mtu 1024 size 257")
 	}
 	stdout, stderr, err := conformed(t.Context(), args...)
 	require.NoError(t, err, stdout+stderr)
@@ -139,7 +141,8 @@ func TestSelf(t *testing.T) {
 	require.NoError(t, err, stderr)
 	require.Contains(t, stdout, "| peer | RC SEND")
 	require.Equal(t, 2, strings.Count(stdout, "\n# goroce and goroce\n"))
-	for _, args := range [][]string{{"--merge", "--md", "-", file("junit.xml")}, {"--merge", "--md", "-", file("missing.json"), file("rows.json")}} {
+	for _, args := range [][]string{{"--merge", "--md", "-", file("junit.xml")}, {"--merge", "--md", "-",
+		file("missing.json"), file("rows.json")}} {
 		stdout, stderr, err = conformed(t.Context(), args...)
 		requireExit(t, err, exitNoRun)
 		require.Empty(t, stdout)
@@ -153,13 +156,15 @@ func TestFailure(t *testing.T) {
 	dir := t.TempDir()
 	page := filepath.Join(dir, "report.html")
 	script := filepath.Join(dir, "gap.drill")
-	require.NoError(t, os.WriteFile(script, []byte("title A gap makes no NAK\nclause of my own\nqp rc\nmr a 64\n> WRITE ONLY psn=1\n< ACK psn=1\n"), 0o600))
+	require.NoError(t, os.WriteFile(script,
+		[]byte("title A gap makes no NAK\nclause of my own\nqp rc\nmr a 64\n> WRITE ONLY psn=1\n< ACK psn=1\n"), 0o600))
 	_, stderr, err := conformed(t.Context(), "--self", "--drill", script, "--html", page)
 	requireExit(t, err, exitFailed)
 	require.Contains(t, stderr, "--pcap-dir DIR keeps the packets")
 	html, err := os.ReadFile(page)
 	require.NoError(t, err)
-	for _, want := range []string{"A gap makes no NAK", "&lt; ACK psn=1", "got NAK sequence psn=0", "of my own", "├──▶ WRITE ONLY psn=1", "nobody is known to do this", "--drill &#39;gap.drill&#39;"} {
+	for _, want := range []string{"A gap makes no NAK", "&lt; ACK psn=1", "got NAK sequence psn=0",
+		"of my own", "├──▶ WRITE ONLY psn=1", "nobody is known to do this", "--drill &#39;gap.drill&#39;"} {
 		require.Contains(t, string(html), want)
 	}
 
@@ -186,7 +191,8 @@ func TestOwnDrills(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
-	good := file("good.drill", "title A gap is answered with a NAK\nclause of my own\nqp rc\nmr a 64\n> WRITE ONLY psn=1\n< NAK sequence psn=0\n")
+	good := file("good.drill",
+		"title A gap is answered with a NAK\nclause of my own\nqp rc\nmr a 64\n> WRITE ONLY psn=1\n< NAK sequence psn=0\n")
 	bad := file("bad.drill", "qp rc\nmr a 64\n> WRITE ONLY psn=1\n< ACK psn=1\n")
 	stdout, stderr, err := conformed(t.Context(), "--self", "--drill", good)
 	require.NoError(t, err, stdout+stderr)
@@ -213,8 +219,10 @@ func TestOwnDrills(t *testing.T) {
 func TestUsage(t *testing.T) {
 	var misuse *getopt.Error
 	for _, args := range [][]string{
-		{}, {"--nonsense"}, {"operand"}, {"--self", "--agent", "h:1"}, {"--agent", "host"}, {"--agent", "a:1,b:2,c:3"}, {"--self", "--only", "zebra"}, {"--self", "--only", "errors,zebra/x"},
-		{"--self", "--profile", "zebra"}, {"--self", "--link", "zebra"}, {"--self", "--timeout", "x"}, {"--self", "--timeout", "-1s"}, {"--self", "--addr", "x"}, {"--self", "--seed", "-1"},
+		{}, {"--nonsense"}, {"operand"}, {"--self", "--agent", "h:1"}, {"--agent", "host"},
+		{"--agent", "a:1,b:2,c:3"}, {"--self", "--only", "zebra"}, {"--self", "--only", "errors,zebra/x"},
+		{"--self", "--profile", "zebra"}, {"--self", "--link", "zebra"}, {"--self", "--timeout", "x"},
+		{"--self", "--timeout", "-1s"}, {"--self", "--addr", "x"}, {"--self", "--seed", "-1"},
 		{"--self", "--cable", "a,b"}, {"--agent", "h:1", "--cable", "a,b"}, {"--agent", "h:1,g:1", "--cable", "a"},
 		{"--merge", "x.json"}, {"--merge", "--html", "x"},
 		{"agent", "operand"}, {"agent", "--nonsense"},
@@ -298,7 +306,8 @@ func TestAgent(t *testing.T) {
 	addr := <-at
 	_, token, ok := strings.Cut(strings.TrimSpace(out.String()), "--token ")
 	require.True(t, ok, out.String())
-	stdout, stderr, err := conformed(t.Context(), "--agent", addr.String(), "--token", token, "--addr", here.String(), "--only", "canaries")
+	stdout, stderr, err := conformed(t.Context(), "--agent", addr.String(), "--token", token, "--addr",
+		here.String(), "--only", "canaries")
 	require.NoError(t, err, stdout+stderr)
 	_, stderr, err = conformed(t.Context(), "--agent", addr.String(), "--token", "x"+token, "--addr", here.String())
 	requireExit(t, err, exitNoRun)

@@ -35,7 +35,8 @@ func (o *options) table() []getopt.Option {
 
 // spawner starts the peer with the given arguments and returns its pipes; wait
 // ends it and reports how it ended.
-type spawner func(ctx context.Context, env *tool.Env, args []string) (in io.WriteCloser, out io.Reader, wait func() error, err error)
+type spawner func(ctx context.Context, env *tool.Env,
+	args []string) (in io.WriteCloser, out io.Reader, wait func() error, err error)
 
 // Command returns the subcommand.
 func Command() tool.Command {
@@ -49,7 +50,9 @@ func Command() tool.Command {
 
 func run(ctx context.Context, env *tool.Env, args []string, spawn spawner, stdin io.Reader) (err error) {
 	o := &options{seconds: 1}
-	operands, err := tool.Parse("demo: two processes on this machine show what RDMA does\n\nUsage:\n  roce demo [options]\n\nOptions:\n", o.table(), args)
+	operands, err := tool.Parse(
+		"demo: two processes on this machine show what RDMA does\n\nUsage:\n  roce demo [options]\n\nOptions:\n",
+		o.table(), args)
 	switch {
 	case err != nil:
 		return err
@@ -67,8 +70,7 @@ func run(ctx context.Context, env *tool.Env, args []string, spawn spawner, stdin
 	return show(ctx, env, o, dev, spawn)
 }
 
-// open opens the device of either process: 127.0.0.1 or 127.0.0.2, or the next
-// one that is free.
+// open opens the device of either process: 127.0.0.1 or 127.0.0.2, or the next one that is free.
 func (o *options) open(env *tool.Env) (*verbs.Device, func() error, error) {
 	place := tool.LoopbackPlace(1)
 	if o.peer {

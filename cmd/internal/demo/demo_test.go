@@ -54,7 +54,9 @@ func spawnHere(tamper func(reply) reply) spawner {
 func demo(t *testing.T, tamper func(reply) reply, extra ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	args := append([]string{"--seconds=0.05", "--addr", toolcheck.Addr(t).String(), "--peer-addr", toolcheck.Addr(t).String()}, extra...)
+	args := append([]string{
+		"--seconds=0.05", "--addr", toolcheck.Addr(t).String(), "--peer-addr", toolcheck.Addr(t).String(),
+	}, extra...)
 	err := run(t.Context(), &tool.Env{Stdout: &out, Stderr: io.Discard}, args, spawnHere(tamper), nil)
 	return out.String(), err
 }
@@ -84,7 +86,9 @@ func TestDemoJSON(t *testing.T) {
 	for _, st := range s.Steps {
 		names = append(names, st.Name)
 	}
-	require.Equal(t, []string{"connect", "SEND", "WRITE", "READ", "FETCH_ADD", "CMP_SWAP", "wrong key", "bandwidth", "latency"}, names)
+	require.Equal(t, []string{
+		"connect", "SEND", "WRITE", "READ", "FETCH_ADD", "CMP_SWAP", "wrong key", "bandwidth", "latency",
+	}, names)
 	require.Contains(t, s.Steps[5].Outcome, "swapped in; the peer sees 4242; if 1007 then 1: it was 4242, so refused")
 	require.Contains(t, s.Steps[6].Outcome, "its memory is as it was, and this queue pair is in the error state")
 }

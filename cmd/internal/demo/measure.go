@@ -13,7 +13,8 @@ import (
 // of its own, so that a message in a wrong place is found.
 func (s *stage) bandwidth() error {
 	const places = streamBytes / messageSize
-	s.headline("bandwidth", fmt.Sprintf("WRITEs of %d bytes, %d on their way at a time, for %v.", messageSize, depth, s.length()))
+	s.headline("bandwidth",
+		fmt.Sprintf("WRITEs of %d bytes, %d on their way at a time, for %v.", messageSize, depth, s.length()))
 	for i := range places {
 		pattern(s.n.buf.Bytes()[streamStart+i*messageSize:][:messageSize], uint64(seedStream+i))
 	}
@@ -29,7 +30,8 @@ func (s *stage) bandwidth() error {
 		}
 		off := streamStart + posted%places*messageSize
 		var err error
-		if window[posted%depth], err = c.StartWrite(s.ctx, s.remote(off, messageSize), s.n.mr.SGE(off, messageSize)); err != nil {
+		if window[posted%depth], err = c.StartWrite(s.ctx, s.remote(off, messageSize),
+			s.n.mr.SGE(off, messageSize)); err != nil {
 			return err
 		}
 	}
@@ -43,7 +45,9 @@ func (s *stage) bandwidth() error {
 	done := posted
 	elapsed := time.Since(start)
 	for i := range places {
-		if _, err := s.peer.ask(request{Op: "check", Off: streamStart + i*messageSize, Len: messageSize, Seed: uint64(seedStream + i)}); err != nil {
+		if _, err := s.peer.ask(request{
+			Op: "check", Off: streamStart + i*messageSize, Len: messageSize, Seed: uint64(seedStream + i),
+		}); err != nil {
 			return err
 		}
 	}

@@ -16,8 +16,7 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// answerTimeout bounds every wait of the peer: the data is on its way when it
-// is asked.
+// answerTimeout bounds every wait of the peer: the data is on its way when it is asked.
 const answerTimeout = 10 * time.Second
 
 // node is what both processes make on their device.
@@ -36,7 +35,8 @@ func newNode(dev *verbs.Device) (*node, error) {
 	if n.cfg.PD, err = dev.AllocPD(); err != nil {
 		return nil, err
 	}
-	n.buf, n.mr, err = n.cfg.PD.AllocBuffer(memoryBytes, verbs.LocalWrite|roce.RemoteWrite|roce.RemoteRead|roce.RemoteAtomic)
+	n.buf, n.mr, err = n.cfg.PD.AllocBuffer(memoryBytes,
+		verbs.LocalWrite|roce.RemoteWrite|roce.RemoteRead|roce.RemoteAtomic)
 	return n, err
 }
 
@@ -152,8 +152,7 @@ func (n *node) answer(ctx context.Context, q request, l *roce.Listener, accepted
 	return reply{}, fmt.Errorf("unknown request %q", q.Op)
 }
 
-// accessError waits for the asynchronous event about a refused access. Others
-// may precede it.
+// accessError waits for the asynchronous event about a refused access. Others may precede it.
 func (n *node) accessError(ctx context.Context) (reply, error) {
 	for {
 		e, err := n.dev.AsyncEvent(ctx)

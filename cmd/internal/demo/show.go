@@ -105,8 +105,7 @@ func (s *stage) headline(name, why string) {
 	s.say("\n%-11s %s\n", name, why)
 }
 
-// outcome ends a step, or one of several trials of a step. Line breaks are for
-// the text alone.
+// outcome ends a step, or one of several trials of a step. Line breaks are for the text alone.
 func (s *stage) outcome(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	last := &s.sum.Steps[len(s.sum.Steps)-1]
@@ -147,7 +146,8 @@ func (s *stage) connect() error {
 	if err != nil {
 		return err
 	}
-	s.outcome("queue pair %v here, %v there, path MTU %d bytes", s.n.conns[mainConn].QP().Num(), attr.DestQPN, attr.PathMTU.Bytes())
+	s.outcome("queue pair %v here, %v there, path MTU %d bytes", s.n.conns[mainConn].QP().Num(), attr.DestQPN,
+		attr.PathMTU.Bytes())
 	return nil
 }
 
@@ -190,7 +190,8 @@ func (s *stage) write() error {
 	if _, err := s.peer.ask(request{Op: "check", Off: dataOffset, Len: dataBytes, Seed: seedWrite}); err != nil {
 		return err
 	}
-	s.outcome("%d bytes acknowledged after %v; asked to look, the peer found each one right", dataBytes, took.Round(time.Microsecond))
+	s.outcome("%d bytes acknowledged after %v; asked to look, the peer found each one right", dataBytes,
+		took.Round(time.Microsecond))
 	return nil
 }
 
@@ -219,7 +220,8 @@ func (s *stage) expect(before, wantBefore, wantNow uint64) error {
 		return err
 	}
 	if before != wantBefore || r.Word != wantNow {
-		return fmt.Errorf("the word was %d and is %d; it should have been %d and be %d", before, r.Word, wantBefore, wantNow)
+		return fmt.Errorf("the word was %d and is %d; it should have been %d and be %d", before, r.Word,
+			wantBefore, wantNow)
 	}
 	return nil
 }
@@ -286,6 +288,7 @@ func (s *stage) wrongKey() error {
 		return fmt.Errorf("the peer's memory changed: %w", err)
 	}
 	s.outcome("refused: %v (status %d). The peer was told (%s), its memory is as it was,\n"+
-		"and this queue pair is in the error state: nothing more goes over it.", status.WC.Status, status.WC.Status, r.Event)
+		"and this queue pair is in the error state: nothing more goes over it.", status.WC.Status,
+		status.WC.Status, r.Event)
 	return nil
 }

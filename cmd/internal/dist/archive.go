@@ -107,7 +107,8 @@ func deb(control string, files []file, when time.Time) ([]byte, error) {
 	for _, f := range files {
 		fmt.Fprintf(&sums, "%s  %s\n", md5sum(f.data), f.name)
 	}
-	meta, err := tarball("./", []file{{name: "control", data: []byte(control)}, {name: "md5sums", data: []byte(sums.String())}}, when)
+	meta, err := tarball("./",
+		[]file{{name: "control", data: []byte(control)}, {name: "md5sums", data: []byte(sums.String())}}, when)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +139,8 @@ func control(version, arch, glibc string, files []file) string {
 	}
 	var b strings.Builder
 	io.WriteString(&b, "Package: goroce\n")
-	fmt.Fprintf(&b, "Version: %s\nArchitecture: %s\nInstalled-Size: %d\nDepends: libc6 (>= %s)\n", debVersion(version), arch, (size+1023)/1024, glibc)
+	fmt.Fprintf(&b, "Version: %s\nArchitecture: %s\nInstalled-Size: %d\nDepends: libc6 (>= %s)\n",
+		debVersion(version), arch, (size+1023)/1024, glibc)
 	io.WriteString(&b, `Suggests: ibverbs-utils, perftest, rdmacm-utils
 Section: net
 Priority: optional

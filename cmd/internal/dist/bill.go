@@ -110,23 +110,29 @@ func bill(version string, all []component, files []file, when time.Time) ([]byte
 	type object = map[string]any
 	const release = "SPDXRef-goroce"
 	packages := []object{{
-		"SPDXID": release, "name": "goroce", "versionInfo": version, "downloadLocation": "https://github.com/goroce/goroce", "filesAnalyzed": false,
-		"licenseConcluded": "Apache-2.0", "licenseDeclared": "Apache-2.0", "copyrightText": "NOASSERTION", "supplier": "NOASSERTION",
-		"externalRefs": []object{{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": "pkg:golang/" + modulePath + "@" + version}},
+		"SPDXID": release, "name": "goroce", "versionInfo": version,
+		"downloadLocation": "https://github.com/goroce/goroce", "filesAnalyzed": false,
+		"licenseConcluded": "Apache-2.0", "licenseDeclared": "Apache-2.0", "copyrightText": "NOASSERTION",
+		"supplier": "NOASSERTION", "externalRefs": []object{{"referenceCategory": "PACKAGE-MANAGER",
+			"referenceType": "purl", "referenceLocator": "pkg:golang/" + modulePath + "@" + version}},
 	}}
-	relations := []object{{"spdxElementId": "SPDXRef-DOCUMENT", "relationshipType": "DESCRIBES", "relatedSpdxElement": release}}
+	relations := []object{{"spdxElementId": "SPDXRef-DOCUMENT", "relationshipType": "DESCRIBES",
+		"relatedSpdxElement": release}}
 	for i, c := range all {
 		id := fmt.Sprintf("SPDXRef-module-%d", i)
 		p := object{
-			"SPDXID": id, "name": c.path, "versionInfo": c.version, "downloadLocation": "NOASSERTION", "filesAnalyzed": false,
-			"licenseConcluded": c.license, "licenseDeclared": c.license, "copyrightText": "NOASSERTION", "supplier": "NOASSERTION",
-			"externalRefs": []object{{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": "pkg:golang/" + c.path + "@" + c.version}},
+			"SPDXID": id, "name": c.path, "versionInfo": c.version, "downloadLocation": "NOASSERTION",
+			"filesAnalyzed": false, "licenseConcluded": c.license, "licenseDeclared": c.license,
+			"copyrightText": "NOASSERTION", "supplier": "NOASSERTION",
+			"externalRefs": []object{{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl",
+				"referenceLocator": "pkg:golang/" + c.path + "@" + c.version}},
 		}
 		if c.sum != "" {
 			p["comment"] = "go.sum " + c.sum
 		}
 		packages = append(packages, p)
-		relations = append(relations, object{"spdxElementId": release, "relationshipType": "CONTAINS", "relatedSpdxElement": id})
+		relations = append(relations,
+			object{"spdxElementId": release, "relationshipType": "CONTAINS", "relatedSpdxElement": id})
 	}
 	var listed []object
 	hash := ""
@@ -134,16 +140,19 @@ func bill(version string, all []component, files []file, when time.Time) ([]byte
 		id := fmt.Sprintf("SPDXRef-file-%d", i)
 		listed = append(listed, object{
 			"SPDXID": id, "fileName": "./" + f.name, "licenseConcluded": "NOASSERTION", "copyrightText": "NOASSERTION",
-			"checksums": []object{{"algorithm": "SHA1", "checksumValue": sha1sum(f.data)}, {"algorithm": "SHA256", "checksumValue": sha256sum(f.data)}},
+			"checksums": []object{{"algorithm": "SHA1", "checksumValue": sha1sum(f.data)}, {"algorithm": "SHA256",
+				"checksumValue": sha256sum(f.data)}},
 		})
-		relations = append(relations, object{"spdxElementId": release, "relationshipType": "CONTAINS", "relatedSpdxElement": id})
+		relations = append(relations,
+			object{"spdxElementId": release, "relationshipType": "CONTAINS", "relatedSpdxElement": id})
 		hash += sha256sum(f.data)
 	}
 	b, err := json.MarshalIndent(object{
 		"spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": "SPDXRef-DOCUMENT", "name": "goroce-" + version,
 		"documentNamespace": "https://github.com/goroce/goroce/spdx/" + version + "-" + sha256sum([]byte(hash))[:16],
-		"creationInfo":      object{"created": when.UTC().Format(time.RFC3339), "creators": []string{"Tool: goroce-dist"}},
-		"packages":          packages, "files": listed, "relationships": relations,
+		"creationInfo": object{"created": when.UTC().Format(time.RFC3339),
+			"creators": []string{"Tool: goroce-dist"}},
+		"packages": packages, "files": listed, "relationships": relations,
 	}, "", " ")
 	return append(b, '\n'), err
 }

@@ -25,7 +25,8 @@ var machines = map[string]machine{
 }
 
 // libraryFiles are what "make verbs" makes for "roce run".
-var libraryFiles = []string{"goroce_will", "libgoroce.so", "libgoroce_hook.so", "libibverbs.so", "libibverbs.so.1", "librdmacm.so", "librdmacm.so.1", "librspreload.so"}
+var libraryFiles = []string{"goroce_will", "libgoroce.so", "libgoroce_hook.so", "libibverbs.so",
+	"libibverbs.so.1", "librdmacm.so", "librdmacm.so.1", "librspreload.so"}
 
 // sysrootRecipe changes with the packages below.
 const sysrootRecipe = 1
@@ -51,7 +52,8 @@ func (r *release) build(ctx context.Context, source string, environ []string) ([
 	}
 	defer os.RemoveAll(tmp)
 	b := &builder{release: r, source: source, tmp: tmp, environ: append(slices.Clone(environ),
-		"GOFLAGS=-mod=readonly", "GOWORK=off", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0", "CGO_CFLAGS=-O2", fmt.Sprintf("SOURCE_DATE_EPOCH=%d", r.when.Unix()))}
+		"GOFLAGS=-mod=readonly", "GOWORK=off", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0",
+		"CGO_CFLAGS=-O2", fmt.Sprintf("SOURCE_DATE_EPOCH=%d", r.when.Unix()))}
 	var built, out []file
 	perMachine := map[string][]file{}
 	for _, m := range r.machines {
@@ -96,7 +98,8 @@ func (b *builder) programs(ctx context.Context, m machine) ([]file, error) {
 	logf("roce for %s", m.arch)
 	roce := filepath.Join(b.tmp, m.arch, "roce")
 	stamp := "-s -w -buildid= -X " + modulePath + "/cmd/internal/cli.version=" + b.version
-	err := b.command(ctx, b.source, []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + m.arch}, goTool(), "build", "-trimpath", "-buildvcs=false", "-ldflags="+stamp, "-o", roce, "./cmd/roce")
+	err := b.command(ctx, b.source, []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + m.arch}, goTool(),
+		"build", "-trimpath", "-buildvcs=false", "-ldflags="+stamp, "-o", roce, "./cmd/roce")
 	if err != nil {
 		return nil, err
 	}
@@ -108,13 +111,16 @@ func (b *builder) programs(ctx context.Context, m machine) ([]file, error) {
 	libs := filepath.Join(b.tmp, m.arch, "verbs")
 	// -B, or a compiler for its own kind of machine finds the start files and the C library of this
 	// system first.
-	cc := m.prefix + "gcc --sysroot=" + root + " -B" + filepath.Join(root, "usr", "lib", strings.TrimSuffix(m.prefix, "-"))
-	args := []string{"-C", filepath.Join(b.source, "cmd", "verbs"), "OUT=" + libs, "GO=" + goTool(), "CC=" + cc, "LIBC=" + m.libc,
-		"CFLAGS=-O2 -ffile-prefix-map=" + b.source + "=/goroce", "CORE_STAMP=-s -w -buildid="}
+	cc := m.prefix + "gcc --sysroot=" + root + " -B" +
+		filepath.Join(root, "usr", "lib", strings.TrimSuffix(m.prefix, "-"))
+	args := []string{"-C", filepath.Join(b.source, "cmd", "verbs"), "OUT=" + libs, "GO=" + goTool(),
+		"CC=" + cc, "LIBC=" + m.libc, "CFLAGS=-O2 -ffile-prefix-map=" + b.source + "=/goroce",
+		"CORE_STAMP=-s -w -buildid="}
 	for _, f := range libraryFiles {
 		args = append(args, filepath.Join(libs, f))
 	}
-	err = b.command(ctx, b.source, []string{"CGO_ENABLED=1", "GOOS=linux", "GOARCH=" + m.arch, "CC=" + cc}, "make", args...)
+	err = b.command(ctx, b.source, []string{"CGO_ENABLED=1", "GOOS=linux", "GOARCH=" + m.arch, "CC=" + cc},
+		"make", args...)
 	if err != nil {
 		return nil, err
 	}
@@ -220,11 +226,15 @@ func (r *release) pack(m machine, programs []file, s *shared) ([]file, error) {
 		return nil, err
 	}
 	tree = append(tree, bash, file{name: "share/zsh/site-functions/_roce", data: zsh},
-		file{name: "share/doc/goroce/LICENSE", data: s.license}, file{name: "share/doc/goroce/NOTICES", data: []byte(s.notices)},
-		file{name: "share/doc/goroce/CHANGELOG.md", data: s.changes}, file{name: "share/doc/goroce/goroce.spdx.json", data: s.bill})
+		file{name: "share/doc/goroce/LICENSE", data: s.license},
+		file{name: "share/doc/goroce/NOTICES", data: []byte(s.notices)},
+		file{name: "share/doc/goroce/CHANGELOG.md", data: s.changes},
+		file{name: "share/doc/goroce/goroce.spdx.json", data: s.bill})
 	packaged = append(packaged, bash, file{name: "share/zsh/vendor-completions/_roce", data: zsh},
-		file{name: "share/doc/goroce/copyright", data: []byte("goroce, https://github.com/goroce/goroce\n\n" + string(s.license) + "\n\n" + s.notices)},
-		file{name: "share/doc/goroce/changelog.gz", data: changes}, file{name: "share/doc/goroce/goroce.spdx.json", data: s.bill})
+		file{name: "share/doc/goroce/copyright",
+			data: []byte("goroce, https://github.com/goroce/goroce\n\n" + string(s.license) + "\n\n" + s.notices)},
+		file{name: "share/doc/goroce/changelog.gz", data: changes},
+		file{name: "share/doc/goroce/goroce.spdx.json", data: s.bill})
 	for i := range packaged {
 		packaged[i].name = "usr/" + packaged[i].name
 	}

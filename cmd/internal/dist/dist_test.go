@@ -94,8 +94,8 @@ func imports(t *testing.T, needed, symbol, version string) []byte {
 	}
 	script := write("map", version+" { global: "+symbol+"; local: *; };")
 	lib := filepath.Join(dir, needed)
-	out, err := exec.Command(cc, "-shared", "-nostdlib", "-fPIC", "-Wl,-soname,"+needed, "-Wl,--version-script="+script, "-o", lib,
-		write("lib.c", "void "+symbol+"(void) {}")).CombinedOutput()
+	out, err := exec.Command(cc, "-shared", "-nostdlib", "-fPIC", "-Wl,-soname,"+needed,
+		"-Wl,--version-script="+script, "-o", lib, write("lib.c", "void "+symbol+"(void) {}")).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	user := filepath.Join(dir, "user.so")
 	out, err = exec.Command(cc, "-shared", "-nostdlib", "-fPIC", "-o", user,

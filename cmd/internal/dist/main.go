@@ -32,8 +32,10 @@ func main() {
 	defer stop()
 	var o options
 	flag.StringVar(&o.out, "o", "bin/dist", "`folder` for the release")
-	flag.StringVar(&o.version, "version", "", "version; by default that of the tag, or as Go numbers a commit between two")
-	flag.Int64Var(&o.epoch, "epoch", 0, "`seconds` since 1970 for all times in it; by default SOURCE_DATE_EPOCH, then the commit's")
+	flag.StringVar(&o.version, "version", "",
+		"version; by default that of the tag, or as Go numbers a commit between two")
+	flag.Int64Var(&o.epoch, "epoch", 0,
+		"`seconds` since 1970 for all times in it; by default SOURCE_DATE_EPOCH, then the commit's")
 	flag.StringVar(&o.arches, "arch", "amd64,arm64", "for which machines")
 	flag.BoolVar(&o.check, "check", false, "build a second time elsewhere, from nothing, and compare")
 	flag.BoolVar(&o.modules, "modules", false, "only use the checkout as those will who take its modules from a proxy")
@@ -165,7 +167,8 @@ func (r *release) again(ctx context.Context, first []file) error {
 		return err
 	}
 	logf("once more, elsewhere")
-	second, err := r.build(ctx, source, append(os.Environ(), "GOCACHE="+filepath.Join(dir, "cache"), "TZ=Pacific/Chatham", "LC_ALL=C", "HOME="+os.Getenv("HOME")))
+	second, err := r.build(ctx, source, append(os.Environ(), "GOCACHE="+filepath.Join(dir, "cache"),
+		"TZ=Pacific/Chatham", "LC_ALL=C", "HOME="+os.Getenv("HOME")))
 	if err != nil {
 		return err
 	}
@@ -180,7 +183,8 @@ func (r *release) again(ctx context.Context, first []file) error {
 		if err := write(kept, second); err != nil {
 			return err
 		}
-		return fmt.Errorf("the second build differs in %s; it is in %s", strings.Join(slices.Compact(differ), ", "), kept)
+		return fmt.Errorf("the second build differs in %s; it is in %s",
+			strings.Join(slices.Compact(differ), ", "), kept)
 	}
 	logf("the same bytes: %d files", len(first))
 	return nil

@@ -40,7 +40,8 @@ func manuals(version string, when time.Time) (map[string]string, error) {
 // as it is.
 func manual(name, summary, text, version string, when time.Time) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, ".TH %s 1 %s \"goroce %s\"\n.SH NAME\n%s \\- %s\n", strings.ToUpper(name), when.UTC().Format("2006-01-02"), version, escape(name), escape(summary))
+	fmt.Fprintf(&b, ".TH %s 1 %s \"goroce %s\"\n.SH NAME\n%s \\- %s\n", strings.ToUpper(name),
+		when.UTC().Format("2006-01-02"), version, escape(name), escape(summary))
 	_, body, _ := strings.Cut(text, "\n") // the first line is name and summary
 	headings := map[string]string{"Usage:": "SYNOPSIS", "Options:": "OPTIONS", "Tools:": "TOOLS"}
 	open := false

@@ -21,7 +21,8 @@ func checkModules(ctx context.Context) error {
 	}
 	version := ""
 	for line := range strings.Lines(string(mod)) {
-		if f := strings.Fields(strings.TrimPrefix(line, "require ")); len(f) >= 2 && f[0] == modulePath && f[1] != "=>" {
+		if f := strings.Fields(strings.TrimPrefix(line, "require ")); len(f) >= 2 &&
+			f[0] == modulePath && f[1] != "=>" {
 			version = f[1]
 		}
 	}
@@ -53,7 +54,8 @@ func checkModules(ctx context.Context) error {
 	}
 	b := &builder{environ: append(os.Environ(),
 		"GOPROXY=file://"+filepath.Join(dir, "proxy")+",file://"+filepath.Join(cache, "cache", "download")+","+upstream,
-		"GOMODCACHE="+filepath.Join(dir, "modules"), "GOFLAGS=-modcacherw", "GONOSUMDB=*", "GONOSUMCHECK=1", "GOSUMDB=off", "GOWORK=off", "GOBIN="+filepath.Join(dir, "bin"))}
+		"GOMODCACHE="+filepath.Join(dir, "modules"), "GOFLAGS=-modcacherw", "GONOSUMDB=*", "GONOSUMCHECK=1",
+		"GOSUMDB=off", "GOWORK=off", "GOBIN="+filepath.Join(dir, "bin"))}
 	empty := filepath.Join(dir, "empty")
 	if err := os.Mkdir(empty, 0o755); err != nil {
 		return err

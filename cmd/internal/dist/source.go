@@ -125,7 +125,8 @@ func (b *builder) moduleDir(ctx context.Context, c component) (string, error) {
 		}
 		return root, err
 	}
-	return output(ctx, filepath.Join(b.source, "cmd", "verbs"), goTool(), "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", c.path)
+	return output(ctx, filepath.Join(b.source, "cmd", "verbs"), goTool(), "list", "-mod=readonly", "-m", "-f",
+		"{{.Dir}}", c.path)
 }
 
 // command runs a program of the build.

@@ -15,7 +15,8 @@ const oldestGlibc = "2.31"
 
 // systemLibraries are those of other packages that ours may ask for: the C library's, on any
 // machine that has one.
-var systemLibraries = []string{"libc.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libresolv.so.2", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+var systemLibraries = []string{"libc.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libresolv.so.2",
+	"ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 
 // checkSymbols returns the newest version of the C library of which an ELF file needs a symbol (""
 // for a static one), and an error if that is newer than limit, or if the file asks for a library

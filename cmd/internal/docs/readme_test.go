@@ -44,7 +44,8 @@ func TestFirstScreen(t *testing.T) {
 
 func TestMakeTargetsExist(t *testing.T) {
 	makefile := read(t, "../../../Makefile")
-	for _, m := range regexp.MustCompile("(?m)(?:^|`)make ([a-z-]+)").FindAllStringSubmatch(read(t, readmePath)+read(t, "../../../CONTRIBUTING.md"), -1) {
+	for _, m := range regexp.MustCompile("(?m)(?:^|`)make ([a-z-]+)").FindAllStringSubmatch(
+		read(t, readmePath)+read(t, "../../../CONTRIBUTING.md"), -1) {
 		require.Contains(t, makefile, "\n"+m[1]+":", "make %s", m[1])
 	}
 }
@@ -101,7 +102,8 @@ func TestToolsExist(t *testing.T) {
 			continue
 		}
 		tools[c.Name] = true
-		require.True(t, strings.Contains(page, "`"+c.Name+"`"), "docs/tools.md does not name the tool %s: add it to the table", c.Name)
+		require.True(t, strings.Contains(page, "`"+c.Name+"`"),
+			"docs/tools.md does not name the tool %s: add it to the table", c.Name)
 	}
 	for _, m := range regexp.MustCompile(`(?m)\broce ([a-z_]+)\b`).FindAllStringSubmatch(page+read(t, readmePath), -1) {
 		require.True(t, tools[m[1]], "roce %s", m[1])

@@ -25,7 +25,8 @@ var client = &http.Client{Transport: &http.Transport{DialContext: rsocket.DialCo
 func Example_streams() {
 	const addr = "127.77.8.4:7480"
 	go func() {
-		_ = serveHTTP(context.Background(), addr, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
+		_ = serveHTTP(context.Background(), addr,
+			http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }))
 	}()
 	resp, err := client.Get("http://" + addr)
 	for err != nil { // it does not listen yet

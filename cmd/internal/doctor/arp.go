@@ -33,7 +33,8 @@ func owners(ctx context.Context, f *Interface, a netip.Addr) (macs []string, err
 	if len(ifc.HardwareAddr) != 6 {
 		return nil, nil // no Ethernet
 	}
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, int(htons(unix.ETH_P_ARP)))
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC,
+		int(htons(unix.ETH_P_ARP)))
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +95,8 @@ func arpAnswer(b []byte, a netip.Addr) (mac string, ok bool) {
 	if len(b) < arpBytes || binary.BigEndian.Uint16(b[2:]) != unix.ETH_P_IP || b[4] != 6 || b[5] != 4 {
 		return "", false
 	}
-	if op := binary.BigEndian.Uint16(b[6:]); op != arpReply && op != arpRequest || netip.AddrFrom4([4]byte(b[14:18])) != a {
+	if op := binary.BigEndian.Uint16(b[6:]); op != arpReply && op != arpRequest ||
+		netip.AddrFrom4([4]byte(b[14:18])) != a {
 		return "", false
 	}
 	return net.HardwareAddr(b[8:14]).String(), true

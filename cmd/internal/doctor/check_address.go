@@ -50,7 +50,8 @@ func (v *view) otherInterface() []string {
 	}
 	for _, i := range all {
 		if !i.Loopback {
-			return []string{fmt.Sprintf("ip addr add 192.0.2.1/24 dev %s && ip link set %[1]s up   # with an address of your network", i.Name)}
+			return []string{fmt.Sprintf(
+				"ip addr add 192.0.2.1/24 dev %s && ip link set %[1]s up   # with an address of your network", i.Name)}
 		}
 	}
 	return []string{"ip link   # there is no other interface here"}
@@ -93,7 +94,11 @@ func unsettled(v *view) (out []Finding) {
 			Why: "Until that is over no device can use it.", Mend: []string{"sleep 2; roce doctor"}}
 		if flags&dadFailed != 0 {
 			f.Level, f.Found = Fail, a.String()+" is used by another machine on this network"
-			f.Why, f.Mend = "The kernel does not let anyone use it.", []string{fmt.Sprintf("ip addr del %v/%d dev %s   # and give it one that is free, or take it from the other machine", a, bits, c[5])}
+			f.Why, f.Mend = "The kernel does not let anyone use it.", []string{
+				fmt.Sprintf(
+					"ip addr del %v/%d dev %s   # and give it one that is free, or take it from the other machine", a,
+					bits, c[5]),
+			}
 		}
 		out = append(out, f)
 	}
@@ -123,7 +128,8 @@ func checkInterface(v *view) (out []Finding) {
 			r.Level, r.Found, r.Mend = Fail, "switched off", []string{"ip link set " + f.Name + " up"}
 			r.Why = "Nothing is sent or received there."
 		case !f.Running:
-			r.Level, r.Found, r.Mend = Fail, "no carrier: the cable, the switch port or the other end is off", []string{"ethtool " + f.Name}
+			r.Level, r.Found, r.Mend = Fail, "no carrier: the cable, the switch port or the other end is off",
+				[]string{"ethtool " + f.Name}
 			r.Why = "Nothing is sent or received there."
 		default:
 			up = true
@@ -151,7 +157,8 @@ func checkMTU(v *view) (out []Finding) {
 		switch {
 		case !ok:
 			r.Level, r.Found = Fail, fmt.Sprintf("%d bytes: too small for any path MTU", f.MTU)
-			r.Why, r.Mend = "The smallest RoCE packet with 256 bytes of payload needs 336.", []string{"ip link set " + f.Name + " mtu 1500"}
+			r.Why, r.Mend = "The smallest RoCE packet with 256 bytes of payload needs 336.",
+				[]string{"ip link set " + f.Name + " mtu 1500"}
 		case m < ib.MTU1024:
 			r.Level, r.Mend = Warn, []string{"ip link set " + f.Name + " mtu 1500"}
 			r.Why = "Each packet carries little, and costs as much as a large one. Peers that insist on 1024 refuse the connection or lose packets."

@@ -49,7 +49,8 @@ func (v *view) grantedBuffers(why string, unread error) []Finding {
 			continue
 		}
 		// The kernel reports twice what it was asked for: with its own overhead.
-		f := Finding{Subject: a.String(), Found: fmt.Sprintf("a device gets receive %s, send %s", bytesText(int64(caps.RecvBufferBytes/2)), bytesText(int64(caps.SendBufferBytes/2)))}
+		f := Finding{Subject: a.String(), Found: fmt.Sprintf("a device gets receive %s, send %s",
+			bytesText(int64(caps.RecvBufferBytes/2)), bytesText(int64(caps.SendBufferBytes/2)))}
 		if caps.RecvBufferBytes/2 < lowBuffer {
 			f.Level, f.Why = Warn, why+" The limit is that of the first network namespace."
 			f.Mend = []string{"nsenter -t 1 -n " + bufferMend[0]}

@@ -17,9 +17,12 @@ func checkDamage(v *view) (out []Finding) {
 		}
 		crc, err := v.number(dir + "/statistics/rx_crc_errors")
 		if err == nil && crc > 0 {
-			out = append(out, Finding{Subject: f.Name, Level: Warn, Found: fmt.Sprintf("%d frames came with a wrong checksum of Ethernet", crc),
-				Why:  "They were damaged between here and the next switch: a cable, a transceiver or its seat. RoCE sends each, and all behind it, again.",
-				Mend: []string{fmt.Sprintf("ethtool -S %s | grep -iE 'crc|symbol|fec'   # does it still grow?", f.Name)}})
+			out = append(out, Finding{Subject: f.Name, Level: Warn,
+				Found: fmt.Sprintf("%d frames came with a wrong checksum of Ethernet", crc),
+				Why:   "They were damaged between here and the next switch: a cable, a transceiver or its seat. RoCE sends each, and all behind it, again.",
+				Mend: []string{
+					fmt.Sprintf("ethtool -S %s | grep -iE 'crc|symbol|fec'   # does it still grow?", f.Name),
+				}})
 		}
 	}
 	wrong := v.pairs("proc/thread-self/net/snmp", "Udp:", "InCsumErrors")
@@ -32,9 +35,11 @@ func checkDamage(v *view) (out []Finding) {
 		}
 	}
 	if wrong > 0 {
-		out = append(out, Finding{Subject: "UDP", Level: Warn, Found: fmt.Sprintf("%d datagrams of this network namespace came with a wrong UDP checksum", wrong),
-			Why:  damageWhy,
-			Mend: []string{"nstat -az UdpInCsumErrors Udp6InCsumErrors   # does it still grow?", "ethtool -K INTERFACE tx off   # on the machine that sends, if it is all of them"}})
+		out = append(out, Finding{Subject: "UDP", Level: Warn,
+			Found: fmt.Sprintf("%d datagrams of this network namespace came with a wrong UDP checksum", wrong),
+			Why:   damageWhy,
+			Mend: []string{"nstat -az UdpInCsumErrors Udp6InCsumErrors   # does it still grow?",
+				"ethtool -K INTERFACE tx off   # on the machine that sends, if it is all of them"}})
 	}
 	if len(out) == 0 {
 		out = []Finding{{Found: "no packet that came was damaged, as far as is counted"}}

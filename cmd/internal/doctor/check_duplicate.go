@@ -24,13 +24,18 @@ func checkDuplicate(v *view) (out []Finding) {
 			macs, err := v.Owners(v.ctx, f, p.Addr())
 			switch {
 			case errors.Is(err, fs.ErrPermission):
-				return []Finding{{Level: Unknown, Found: "whether another machine has an address of this one is not known: asking needs CAP_NET_RAW", Mend: []string{"sudo roce doctor --only duplicate"}}}
+				return []Finding{{Level: Unknown,
+					Found: "whether another machine has an address of this one is not known: asking needs CAP_NET_RAW",
+					Mend:  []string{"sudo roce doctor --only duplicate"}}}
 			case err != nil:
 				out = append(out, unknown(f.Name, "who has "+p.Addr().String(), err))
 			case len(macs) > 0:
-				out = append(out, Finding{Subject: f.Name, Level: Fail, Found: fmt.Sprintf("%v is an address of another machine too: %s answers for it", p.Addr(), strings.Join(macs, ", ")),
-					Why:  "Peers send to the one that they heard of last: connections fail, or break after a while.",
-					Mend: []string{fmt.Sprintf("ip addr del %v dev %s   # and give it one that is free, or take it from the other machine", p, f.Name)}})
+				out = append(out, Finding{Subject: f.Name, Level: Fail, Found: fmt.Sprintf(
+					"%v is an address of another machine too: %s answers for it", p.Addr(), strings.Join(macs, ", ")),
+					Why: "Peers send to the one that they heard of last: connections fail, or break after a while.",
+					Mend: []string{fmt.Sprintf(
+						"ip addr del %v dev %s   # and give it one that is free, or take it from the other machine", p,
+						f.Name)}})
 			default:
 				fine = append(fine, p.Addr().String())
 			}

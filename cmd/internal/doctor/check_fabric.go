@@ -16,7 +16,8 @@ var offloads = []struct {
 	name, ethtool, why string
 	command            uint32
 }{
-	{"GRO", "gro", "Without it each packet of a run is received by itself, which costs about as much as handling it.", unix.ETHTOOL_GGRO},
+	{"GRO", "gro", "Without it each packet of a run is received by itself, which costs about as much as handling it.",
+		unix.ETHTOOL_GGRO},
 	{"GSO", "gso", "Without it each packet of a run goes through the kernel by itself.", unix.ETHTOOL_GGSO},
 	{"TX checksum", "tx", "Without it the kernel computes UDP checksums, and cannot segment.", unix.ETHTOOL_GTXCSUM},
 	{"RX checksum", "rx", "Without it the kernel computes UDP checksums.", unix.ETHTOOL_GRXCSUM},
@@ -45,7 +46,8 @@ func checkOffloads(v *view) (out []Finding) {
 		switch {
 		case bad:
 		case len(on) == 0:
-			out = append(out, Finding{Subject: f.Name, Level: Unknown, Found: "the driver does not tell of its offloads"})
+			out = append(out,
+				Finding{Subject: f.Name, Level: Unknown, Found: "the driver does not tell of its offloads"})
 		default:
 			out = append(out, Finding{Subject: f.Name, Found: strings.Join(on, ", ") + " on"})
 		}
@@ -72,12 +74,16 @@ func localRuns(v *view, f *Interface) []Finding {
 	if k.before(6, 2) {
 		to = "packet links and " + to
 	}
-	if out, err := v.Run(v.ctx, "ethtool", "-k", f.Name); err == nil && strings.Contains(string(out), "tx-udp-segmentation: off") {
+	if out, err := v.Run(v.ctx, "ethtool", "-k", f.Name); err == nil &&
+		strings.Contains(string(out), "tx-udp-segmentation: off") {
 		return nil
 	}
-	return []Finding{{Subject: f.Name, Level: Note, Found: fmt.Sprintf("Linux %s loses runs of packets that a udp link here sends to %s on this machine", k, to),
-		Why:  "They leave this interface whole, and that kernel cannot say how to split them. Each is lost again when it is repeated. Other machines and udp links get them.",
-		Mend: []string{fmt.Sprintf("ethtool -K %s tx-udp-segmentation off   # if such a link is at the other end", f.Name)}}}
+	return []Finding{{Subject: f.Name, Level: Note,
+		Found: fmt.Sprintf("Linux %s loses runs of packets that a udp link here sends to %s on this machine", k, to),
+		Why:   "They leave this interface whole, and that kernel cannot say how to split them. Each is lost again when it is repeated. Other machines and udp links get them.",
+		Mend: []string{
+			fmt.Sprintf("ethtool -K %s tx-udp-segmentation off   # if such a link is at the other end", f.Name),
+		}}}
 }
 
 // checkECN: congestion control needs the marks of switches to get through, both ways.
@@ -86,12 +92,15 @@ func checkECN(v *view) (out []Finding) {
 		caps, err := v.open(a)
 		switch {
 		case err != nil: // the check of the port says why
-			out = append(out, Finding{Subject: a.String(), Level: Unknown, Found: "no device could be opened to see whether it can set and read ECN"})
+			out = append(out, Finding{Subject: a.String(), Level: Unknown,
+				Found: "no device could be opened to see whether it can set and read ECN"})
 		case !caps.ECN:
-			out = append(out, Finding{Subject: a.String(), Level: Warn, Found: "a device here can neither set nor read ECN",
-				Why: "Congestion control (DCQCN) lives on the marks of switches."})
+			out = append(out,
+				Finding{Subject: a.String(), Level: Warn, Found: "a device here can neither set nor read ECN",
+					Why: "Congestion control (DCQCN) lives on the marks of switches."})
 		default:
-			out = append(out, Finding{Subject: a.String(), Found: "a device can set and read ECN; whether it gets through is a matter of the path: roce doctor HOST"})
+			out = append(out, Finding{Subject: a.String(),
+				Found: "a device can set and read ECN; whether it gets through is a matter of the path: roce doctor HOST"})
 		}
 	}
 	if q, err := v.read("proc/sys/net/core/default_qdisc"); err == nil && q == "pfifo_fast" {
@@ -100,7 +109,8 @@ func checkECN(v *view) (out []Finding) {
 			Mend: []string{"sysctl -w net.core.default_qdisc=fq_codel   # for interfaces made from now on"}})
 	}
 	if n, err := v.number("proc/sys/net/ipv4/tcp_ecn"); err == nil {
-		out = append(out, Finding{Subject: "tcp_ecn", Found: fmt.Sprintf("%d: it is about TCP alone; nothing to set for RoCE", n)})
+		out = append(out,
+			Finding{Subject: "tcp_ecn", Found: fmt.Sprintf("%d: it is about TCP alone; nothing to set for RoCE", n)})
 	}
 	return append(out, cardECN(v)...)
 }
@@ -113,7 +123,8 @@ func cardECN(v *view) (out []Finding) {
 		if err != nil {
 			continue
 		}
-		for _, point := range []struct{ dir, what string }{{"roce_np", "answers marks with CNPs"}, {"roce_rp", "slows down for CNPs"}} {
+		for _, point := range []struct{ dir, what string }{{"roce_np", "answers marks with CNPs"}, {"roce_rp",
+			"slows down for CNPs"}} {
 			list, err := fs.ReadDir(v.FS, dir+"/ecn/"+point.dir+"/enable")
 			if err != nil {
 				continue
@@ -125,9 +136,11 @@ func cardECN(v *view) (out []Finding) {
 				}
 			}
 			if len(off) > 0 {
-				out = append(out, Finding{Subject: f.Name, Level: Note, Found: fmt.Sprintf("the card's own RoCE does not: %s, priorities %s", point.what, strings.Join(off, " ")),
-					Why:  "It concerns queue pairs of the card, not those of goroce.",
-					Mend: []string{fmt.Sprintf("echo 1 > /sys/class/net/%s/ecn/%s/enable/%s", f.Name, point.dir, off[0])}})
+				out = append(out, Finding{Subject: f.Name, Level: Note, Found: fmt.Sprintf(
+					"the card's own RoCE does not: %s, priorities %s", point.what, strings.Join(off, " ")),
+					Why: "It concerns queue pairs of the card, not those of goroce.",
+					Mend: []string{fmt.Sprintf("echo 1 > /sys/class/net/%s/ecn/%s/enable/%s", f.Name,
+						point.dir, off[0])}})
 			}
 		}
 	}
@@ -147,7 +160,8 @@ func checkPFC(v *view) (out []Finding) {
 		text, err := v.Run(v.ctx, "dcb", "-j", "pfc", "show", "dev", f.Name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return append(out, Finding{Level: Unknown, Found: "PFC cannot be read: dcb (of iproute2) is not installed", Why: why})
+			return append(out,
+				Finding{Level: Unknown, Found: "PFC cannot be read: dcb (of iproute2) is not installed", Why: why})
 		case err != nil && strings.Contains(err.Error(), "not supported"):
 			out = append(out, Finding{Subject: f.Name, Level: Note, Found: "the driver has no PFC", Why: why})
 			continue
@@ -169,7 +183,8 @@ func pfcFinding(iface string, text []byte, why string) Finding {
 		Prio []bool `json:"prio-pfc"`
 	}
 	if err := json.Unmarshal(text, &d); err != nil || len(d.Prio) == 0 {
-		return Finding{Subject: iface, Level: Unknown, Found: "PFC cannot be read: the output of dcb is not what is known of it"}
+		return Finding{Subject: iface, Level: Unknown,
+			Found: "PFC cannot be read: the output of dcb is not what is known of it"}
 	}
 	var on []string
 	for p, is := range d.Prio {
@@ -178,7 +193,8 @@ func pfcFinding(iface string, text []byte, why string) Finding {
 		}
 	}
 	if len(on) == 0 {
-		return Finding{Subject: iface, Level: Note, Found: "PFC is off for all priorities", Why: why + " The switches must have the same.",
+		return Finding{Subject: iface, Level: Note, Found: "PFC is off for all priorities",
+			Why:  why + " The switches must have the same.",
 			Mend: []string{"dcb pfc set dev " + iface + " prio-pfc 3:on"}}
 	}
 	return Finding{Subject: iface, Found: "PFC is on for priority " + strings.Join(on, ", ")}
@@ -188,7 +204,8 @@ func pfcFinding(iface string, text []byte, why string) Finding {
 func dscpFinding(iface string, text []byte) Finding {
 	var d map[string]json.RawMessage
 	if err := json.Unmarshal(text, &d); err != nil {
-		return Finding{Subject: iface, Level: Unknown, Found: "the priorities of DSCPs cannot be read: the output of dcb is not what is known of it"}
+		return Finding{Subject: iface, Level: Unknown,
+			Found: "the priorities of DSCPs cannot be read: the output of dcb is not what is known of it"}
 	}
 	for name, list := range d {
 		if strings.Contains(name, "dscp") && len(strings.Trim(string(list), "[] ")) > 0 {

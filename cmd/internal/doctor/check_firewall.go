@@ -66,7 +66,8 @@ func (v *view) rules() (f firewall) {
 			}
 		}
 	}
-	f.chains = slices.DeleteFunc(f.chains, func(c *chain) bool { return c.tool == "nft" && compat[c.family+" "+c.table] })
+	f.chains = slices.DeleteFunc(f.chains,
+		func(c *chain) bool { return c.tool == "nft" && compat[c.family+" "+c.table] })
 	return f
 }
 
@@ -117,7 +118,8 @@ func checkFirewall(v *view) (out []Finding) {
 	case len(out) > 0:
 		return out
 	case !fw.read:
-		f := Finding{Level: Unknown, Found: "the rules cannot be read: " + strings.Join(fw.problems, "; "), Why: firewallWhy,
+		f := Finding{Level: Unknown, Found: "the rules cannot be read: " + strings.Join(fw.problems, "; "),
+			Why:  firewallWhy,
 			Mend: []string{"roce doctor --serve   # on the other machine, and here: roce doctor OTHER_MACHINE"}}
 		if v.User != 0 {
 			f.Mend = append([]string{"sudo roce doctor"}, f.Mend...)
@@ -166,7 +168,8 @@ func checkConntrack(v *view) []Finding {
 	case n > 0 && v.untracked():
 		f.Found += ", none of RoCE"
 	case limit > 0 && n >= limit:
-		f.Level, f.Why, f.Mend = Fail, "The table is full: packets of new flows are dropped, and a device has a flow for each of its source ports and peers.", mend
+		f.Level, f.Why, f.Mend = Fail,
+			"The table is full: packets of new flows are dropped, and a device has a flow for each of its source ports and peers.", mend
 	case limit > 0 && n >= limit/10*9:
 		f.Level, f.Why, f.Mend = Warn, "When the table is full packets of new flows are dropped.", mend
 	case n > 0:

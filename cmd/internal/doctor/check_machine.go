@@ -75,8 +75,9 @@ func checkNUMA(v *view) (out []Finding) {
 			continue
 		}
 		if slices.ContainsFunc(mine, func(c int) bool { return !slices.Contains(cpus, c) }) {
-			out = append(out, Finding{Subject: f.Name, Level: Note, Found: fmt.Sprintf("is at node %d of %d, and this process may run on others", node, len(nodes)),
-				Why: why, Mend: []string{fmt.Sprintf("numactl --cpunodebind=%d --membind=%d roce ...", node, node)}})
+			out = append(out, Finding{Subject: f.Name, Level: Note,
+				Found: fmt.Sprintf("is at node %d of %d, and this process may run on others", node, len(nodes)),
+				Why:   why, Mend: []string{fmt.Sprintf("numactl --cpunodebind=%d --membind=%d roce ...", node, node)}})
 			continue
 		}
 		out = append(out, Finding{Subject: f.Name, Found: fmt.Sprintf("is at node %d, as this process", node)})
@@ -98,7 +99,8 @@ func checkGovernor(v *view) []Finding {
 		}
 	}
 	if len(count) == 0 {
-		return []Finding{{Level: Unknown, Found: "the frequency of CPUs is not this system's to choose (a virtual machine, or no driver)"}}
+		return []Finding{{Level: Unknown,
+			Found: "the frequency of CPUs is not this system's to choose (a virtual machine, or no driver)"}}
 	}
 	var texts []string
 	slow := false
@@ -119,7 +121,8 @@ func checkGovernor(v *view) []Finding {
 func checkHugePages(v *view) []Finding {
 	text, err := v.read("sys/kernel/mm/transparent_hugepage/enabled")
 	if errors.Is(err, fs.ErrNotExist) {
-		return []Finding{{Level: Note, Found: "this kernel has no transparent huge pages", Why: "Large registered regions miss the TLB more often."}}
+		return []Finding{{Level: Note, Found: "this kernel has no transparent huge pages",
+			Why: "Large registered regions miss the TLB more often."}}
 	}
 	if err != nil {
 		return []Finding{unknown("", "transparent huge pages", err)}
@@ -130,7 +133,8 @@ func checkHugePages(v *view) []Finding {
 	case !ok:
 		return []Finding{unknown("", "transparent huge pages", fmt.Errorf("%q", text))}
 	case mode == "never":
-		return []Finding{{Level: Note, Found: "transparent huge pages: never", Why: "Large registered regions miss the TLB more often.",
+		return []Finding{{Level: Note, Found: "transparent huge pages: never",
+			Why:  "Large registered regions miss the TLB more often.",
 			Mend: []string{"echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"}}}
 	}
 	return []Finding{{Found: "transparent huge pages: " + mode}}

@@ -72,8 +72,9 @@ func checkRxe(v *view) []Finding {
 	case kernels:
 		return []Finding{{
 			Level: Fail, Found: "the kernel's RoCE (rdma_rxe) has UDP port 4791 here",
-			Why:  "It takes the packets of every address of this network namespace; no other program gets any.",
-			Mend: []string{"rdma link show", "modprobe -r rdma_rxe", "# or run in another network namespace: ip netns exec NAME ..."},
+			Why: "It takes the packets of every address of this network namespace; no other program gets any.",
+			Mend: []string{"rdma link show", "modprobe -r rdma_rxe",
+				"# or run in another network namespace: ip netns exec NAME ..."},
 		}}
 	case loaded:
 		return []Finding{{
@@ -92,7 +93,8 @@ func checkPort(v *view) (out []Finding) {
 		f := Finding{Subject: a.String()}
 		switch {
 		case err == nil && caps.Slot.Bits > 0:
-			f.Found = fmt.Sprintf("a device could be opened, beside others of this user: slot %d of %d", caps.Slot.Index, 1<<caps.Slot.Bits)
+			f.Found = fmt.Sprintf("a device could be opened, beside others of this user: slot %d of %d",
+				caps.Slot.Index, 1<<caps.Slot.Bits)
 		case err == nil:
 			f.Level, f.Found = Note, "a device could be opened, but not beside another one"
 			f.Why = caps.Alone + "."

@@ -94,7 +94,8 @@ func checkMemlock(v *view) []Finding {
 	case n == math.MaxUint64:
 		return []Finding{{Found: "no limit of locked memory"}}
 	case v.privileged(capIPCLock):
-		return []Finding{{Found: fmt.Sprintf("%s may be locked, and this process may exceed that (CAP_IPC_LOCK)", bytesText(int64(min(n, math.MaxInt64))))}}
+		return []Finding{{Found: fmt.Sprintf("%s may be locked, and this process may exceed that (CAP_IPC_LOCK)",
+			bytesText(int64(min(n, math.MaxInt64))))}}
 	case n >= xdpFrameBytes:
 		return []Finding{{Found: bytesText(int64(min(n, math.MaxInt64))) + " may be locked"}}
 	}

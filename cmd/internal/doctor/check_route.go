@@ -47,7 +47,8 @@ func (r *route) ip() string {
 }
 
 // shown are words that ip prints and does not take.
-var shown = []string{"linkdown", "dead", "offload", "rt_offload", "trap", "rt_trap", "rt_offload_failed", "pervasive", "notify", "unresolved", `\`}
+var shown = []string{"linkdown", "dead", "offload", "rt_offload", "trap", "rt_trap", "rt_offload_failed",
+	"pervasive", "notify", "unresolved", `\`}
 
 // withoutMTU is the command that takes the MTU from the route.
 func (r *route) withoutMTU() string {
@@ -88,7 +89,8 @@ func (v *view) narrowRoutes(f *Interface) (out []Finding) {
 	all, err := v.routes()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return []Finding{{Subject: f.Name, Level: Unknown, Found: "whether a route has an MTU of its own is not known: ip (of iproute2) is not installed"}}
+		return []Finding{{Subject: f.Name, Level: Unknown,
+			Found: "whether a route has an MTU of its own is not known: ip (of iproute2) is not installed"}}
 	case err != nil:
 		return []Finding{unknown(f.Name, "the routes", err)}
 	case !ok:
@@ -165,14 +167,16 @@ func checkRPFilter(v *view) (out []Finding) {
 			if o := &everyone[j]; o.Index != f.Index && o.Up && !o.Loopback {
 				if p, ok := shared(f, o); ok {
 					out, bad = append(out, Finding{Subject: f.Name, Level: Fail, Why: why, Mend: mend,
-						Found: fmt.Sprintf("rp_filter is strict, and %s has addresses of the same network %v", o.Name, p)}), true
+						Found: fmt.Sprintf("rp_filter is strict, and %s has addresses of the same network %v",
+							o.Name, p)}), true
 					break
 				}
 			}
 		}
 		if dropped > 0 && len(out) == 0 {
 			out, bad = append(out, Finding{Subject: f.Name, Level: Warn, Why: why, Mend: mend,
-				Found: fmt.Sprintf("rp_filter is strict, and has dropped %d packets of this network namespace", dropped)}), true
+				Found: fmt.Sprintf("rp_filter is strict, and has dropped %d packets of this network namespace",
+					dropped)}), true
 		}
 	}
 	switch {

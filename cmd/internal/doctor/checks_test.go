@@ -41,12 +41,16 @@ func healthy() *host {
 	h := &host{
 		files: fstest.MapFS{},
 		ifaces: []Interface{
-			{Name: "lo", Index: 1, MTU: 65536, Up: true, Running: true, Loopback: true, Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}},
-			{Name: "eth0", Index: 2, MTU: 4200, Up: true, Running: true, Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fe80::1"), netip.MustParseAddr("2001:db8::1")},
+			{Name: "lo", Index: 1, MTU: 65536, Up: true, Running: true, Loopback: true,
+				Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}},
+			{Name: "eth0", Index: 2, MTU: 4200, Up: true, Running: true, Addrs: []netip.Addr{
+				netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fe80::1"), netip.MustParseAddr("2001:db8::1"),
+			},
 				Nets: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24"), netip.MustParsePrefix("2001:db8::1/64")}},
 		},
 		limits: map[int]uint64{unix.RLIMIT_NOFILE: 4096, unix.RLIMIT_MEMLOCK: math.MaxUint64},
-		caps:   link.Capabilities{Slot: ib.Slot{Index: 3, Bits: 6}, ECN: true, RecvBufferBytes: 32 << 20, SendBufferBytes: 32 << 20},
+		caps: link.Capabilities{Slot: ib.Slot{Index: 3, Bits: 6}, ECN: true, RecvBufferBytes: 32 << 20,
+			SendBufferBytes: 32 << 20},
 		commands: map[string]string{
 			"nft -j list ruleset":           `{"nftables": [{"metainfo": {"version": "1.0.6"}}]}`,
 			"dcb -j pfc show dev eth0":      `{"ifname":"eth0","pfc-cap":8,"macsec-bypass":false,"delay":0,"prio-pfc":[false,false,false,true,false,false,false,false]}`,
@@ -178,8 +182,10 @@ var sick = []struct {
 	found string // in Found
 	mend  string // in a command of Mend; empty: there is none
 }{
-	{"no address", "address", func(h *host) { h.ifaces[1].Addrs = h.ifaces[1].Addrs[1:2]; h.ifaces[0].Addrs = nil }, Fail, "no interface has an address", "ip addr add"},
-	{"loopback only", "address", func(h *host) { h.ifaces[1].Up, h.ifaces[1].Addrs = false, nil }, Warn, "only loopback", "ip addr add 192.0.2.1/24 dev eth0 && ip link set eth0 up"},
+	{"no address", "address", func(h *host) { h.ifaces[1].Addrs = h.ifaces[1].Addrs[1:2]; h.ifaces[0].Addrs = nil },
+		Fail, "no interface has an address", "ip addr add"},
+	{"loopback only", "address", func(h *host) { h.ifaces[1].Up, h.ifaces[1].Addrs = false, nil }, Warn,
+		"only loopback", "ip addr add 192.0.2.1/24 dev eth0 && ip link set eth0 up"},
 	{"nothing but loopback", "address", func(h *host) { h.ifaces = h.ifaces[:1] }, Warn, "only loopback", "ip link"},
 	{"duplicate address", "address", func(h *host) {
 		h.set("proc/thread-self/net/if_inet6", "20010db8000000000000000000000001 02 40 00 88 eth0")
@@ -188,15 +194,20 @@ var sick = []struct {
 		h.set("proc/thread-self/net/if_inet6", "20010db8000000000000000000000001 02 40 00 c0 eth0")
 	}, Warn, "still being tested", "sleep"},
 
-	{"switched off", "interface", func(h *host) { h.ifaces[1].Up = false }, Fail, "switched off", "ip link set eth0 up"},
+	{"switched off", "interface", func(h *host) { h.ifaces[1].Up = false }, Fail, "switched off",
+		"ip link set eth0 up"},
 	{"no carrier", "interface", func(h *host) { h.ifaces[1].Running = false }, Fail, "no carrier", "ethtool eth0"},
 	{"one of two off", "interface", func(h *host) {
-		h.ifaces = append(h.ifaces, Interface{Name: "eth1", MTU: 4200, Addrs: []netip.Addr{netip.MustParseAddr("10.1.0.1")}})
+		h.ifaces = append(h.ifaces,
+			Interface{Name: "eth1", MTU: 4200, Addrs: []netip.Addr{netip.MustParseAddr("10.1.0.1")}})
 	}, Warn, "switched off", "ip link set eth1 up"},
 
-	{"rxe has the port", "rxe", func(h *host) { h.set("proc/thread-self/net/udp", udpHeader+udpLine(0, "0")) }, Fail, "rdma_rxe) has UDP port 4791", "modprobe -r rdma_rxe"},
-	{"rxe is loaded", "rxe", func(h *host) { h.set("sys/module/rdma_rxe/refcnt", "0") }, Note, "loaded and has no socket", ""},
-	{"sockets unreadable", "rxe", func(h *host) { h.deny("proc/thread-self/net/udp") }, Unknown, "cannot be read", "sudo"},
+	{"rxe has the port", "rxe", func(h *host) { h.set("proc/thread-self/net/udp", udpHeader+udpLine(0, "0")) }, Fail,
+		"rdma_rxe) has UDP port 4791", "modprobe -r rdma_rxe"},
+	{"rxe is loaded", "rxe", func(h *host) { h.set("sys/module/rdma_rxe/refcnt", "0") }, Note,
+		"loaded and has no socket", ""},
+	{"sockets unreadable", "rxe", func(h *host) { h.deny("proc/thread-self/net/udp") }, Unknown,
+		"cannot be read", "sudo"},
 
 	{"port taken", "port", func(h *host) {
 		h.open = map[string]error{"10.0.0.1": &link.OpenError{Err: unix.EADDRINUSE, Hint: "something else uses it"}}
@@ -207,15 +218,18 @@ var sick = []struct {
 	{"port taken by somebody", "port", func(h *host) {
 		h.open = map[string]error{"10.0.0.1": &link.OpenError{Err: syscall.EADDRINUSE}}
 	}, Fail, "address already in use", "ss -ulpn"},
-	{"no socket", "port", func(h *host) { h.open = map[string]error{"10.0.0.1": &link.OpenError{Err: unix.EPERM}} }, Fail, "operation not permitted", ""},
+	{"no socket", "port", func(h *host) { h.open = map[string]error{"10.0.0.1": &link.OpenError{Err: unix.EPERM}} },
+		Fail, "operation not permitted", ""},
 	{"address not shared", "port", func(h *host) { h.caps.Slot = ib.Slot{} }, Note, "not beside another one", ""},
 
 	{"nft policy", "firewall", func(h *host) {
 		h.commands["nft -j list ruleset"] = `{"nftables": [{"chain": {"family": "inet", "table": "filter", "name": "input", "type": "filter", "hook": "input", "prio": 0, "policy": "drop"}}]}`
-	}, Fail, "chain input of table inet filter, hook input drops what no rule accepts", "nft insert rule inet filter input udp dport 4791 accept"},
+	}, Fail, "chain input of table inet filter, hook input drops what no rule accepts",
+		"nft insert rule inet filter input udp dport 4791 accept"},
 	{"nft rule", "firewall", func(h *host) {
 		h.commands["nft -j list ruleset"] = `{"nftables": [{"chain": {"family": "ip", "table": "f", "name": "c", "hook": "input", "policy": "accept"}}, {"rule": {"family": "ip", "table": "f", "chain": "c", "expr": [{"match": {"op": "==", "left": {"payload": {"protocol": "udp", "field": "dport"}}, "right": {"set": [53, {"range": [4700, 4800]}]}}}, {"drop": null}]}}]}`
-	}, Fail, "rule 1 in chain c of table ip f, hook input drops UDP port 4791", "nft insert rule ip f c udp dport 4791 accept"},
+	}, Fail, "rule 1 in chain c of table ip f, hook input drops UDP port 4791",
+		"nft insert rule ip f c udp dport 4791 accept"},
 	{"nft last rule", "firewall", func(h *host) {
 		h.commands["nft -j list ruleset"] = `{"nftables": [{"chain": {"family": "ip", "table": "f", "name": "c", "hook": "input", "policy": "accept"}}, {"rule": {"family": "ip", "table": "f", "chain": "c", "expr": [{"counter": {"packets": 1, "bytes": 2}}, {"reject": null}]}}]}`
 	}, Fail, "rule 1 in chain c of table ip f, hook input drops all that comes to it", "nft insert rule ip f c"},
@@ -224,48 +238,67 @@ var sick = []struct {
 	}, Note, "rule 1 accepts it for some addresses", "nft insert rule ip f c"},
 	{"nft out", "firewall", func(h *host) {
 		h.commands["nft -j list ruleset"] = `{"nftables": [{"chain": {"family": "ip6", "table": "f", "name": "o", "hook": "output", "policy": "drop"}}]}`
-	}, Fail, "chain o of table ip6 f, hook output drops what no rule accepts", "nft insert rule ip6 f o udp dport 4791 accept"},
+	}, Fail, "chain o of table ip6 f, hook output drops what no rule accepts",
+		"nft insert rule ip6 f o udp dport 4791 accept"},
 	{"iptables policy", "firewall", func(h *host) {
-		h.commands["iptables-save"] = "*filter\n:INPUT DROP [0:0]\n-A INPUT -p tcp -m tcp --dport 4791 -j ACCEPT\nCOMMIT\n"
-	}, Fail, "chain INPUT of table filter (iptables) drops what no rule accepts", "iptables -t filter -I INPUT -p udp --dport 4791 -j ACCEPT"},
+		h.commands["iptables-save"] =
+			"*filter\n:INPUT DROP [0:0]\n-A INPUT -p tcp -m tcp --dport 4791 -j ACCEPT\nCOMMIT\n"
+	}, Fail, "chain INPUT of table filter (iptables) drops what no rule accepts",
+		"iptables -t filter -I INPUT -p udp --dport 4791 -j ACCEPT"},
 	{"iptables rule", "firewall", func(h *host) {
 		h.commands["iptables-save"] = "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -p tcp -m comment --comment \"a -j DROP\" -j ACCEPT\n-A INPUT -p udp -m multiport --dports 1,4000:5000 -j DROP\nCOMMIT\n"
 	}, Fail, "rule 2 in chain INPUT of table filter (iptables) drops UDP port 4791", "iptables -t filter -I INPUT"},
 	{"ip6tables out", "firewall", func(h *host) {
 		h.commands["ip6tables-save"] = "*filter\n:OUTPUT ACCEPT [0:0]\n:x - [0:0]\n-A OUTPUT -p udp -g x\n-A x -j REJECT --reject-with icmp6-port-unreachable\nCOMMIT\n"
-	}, Fail, "rule 1 in chain x of table filter (ip6tables), to which OUTPUT jumps drops all", "ip6tables -t filter -I x -p udp --dport 4791 -j ACCEPT"},
+	}, Fail, "rule 1 in chain x of table filter (ip6tables), to which OUTPUT jumps drops all",
+		"ip6tables -t filter -I x -p udp --dport 4791 -j ACCEPT"},
 
 	{"route MTU", "mtu", func(h *host) {
-		h.commands["ip -o -4 route show table all"] = "10.0.0.0/24 dev eth0 proto kernel scope link src 10.0.0.1 linkdown mtu lock 600 advmss 500 \n"
-	}, Fail, "the route 10.0.0.0/24 has MTU 600, which carries path MTU 512", "ip route change 10.0.0.0/24 dev eth0 proto kernel scope link src 10.0.0.1 advmss 500"},
+		h.commands["ip -o -4 route show table all"] =
+			"10.0.0.0/24 dev eth0 proto kernel scope link src 10.0.0.1 linkdown mtu lock 600 advmss 500 \n"
+	}, Fail, "the route 10.0.0.0/24 has MTU 600, which carries path MTU 512",
+		"ip route change 10.0.0.0/24 dev eth0 proto kernel scope link src 10.0.0.1 advmss 500"},
 	{"route MTU of IPv6", "mtu", func(h *host) {
 		h.commands["ip -o -6 route show table all"] = "default via fe80::1 dev eth0 metric 1024 mtu 1280 pref medium\n"
-	}, Fail, "the route default has MTU 1280", "ip -6 route change default via fe80::1 dev eth0 metric 1024 pref medium"},
-	{"no ip", "mtu", func(h *host) { delete(h.commands, "ip -o -6 route show table all") }, Unknown, "ip (of iproute2) is not installed", ""},
-	{"two ports", "rp-filter", twoPorts(1, 0), Fail, "rp_filter is strict, and eth0 has addresses of the same network 10.0.0.0/24", "sysctl -w net.ipv4.conf.eth1.rp_filter=2"},
-	{"two ports, all", "rp-filter", twoPorts(0, 1), Fail, "rp_filter is strict", "sysctl -w net.ipv4.conf.eth1.rp_filter=2"},
+	}, Fail, "the route default has MTU 1280",
+		"ip -6 route change default via fe80::1 dev eth0 metric 1024 pref medium"},
+	{"no ip", "mtu", func(h *host) { delete(h.commands, "ip -o -6 route show table all") }, Unknown,
+		"ip (of iproute2) is not installed", ""},
+	{"two ports", "rp-filter", twoPorts(1, 0), Fail,
+		"rp_filter is strict, and eth0 has addresses of the same network 10.0.0.0/24",
+		"sysctl -w net.ipv4.conf.eth1.rp_filter=2"},
+	{"two ports, all", "rp-filter", twoPorts(0, 1), Fail, "rp_filter is strict",
+		"sysctl -w net.ipv4.conf.eth1.rp_filter=2"},
 	{"filter has dropped", "rp-filter", func(h *host) {
 		h.set("proc/sys/net/ipv4/conf/eth0/rp_filter", "1")
 		h.set("proc/thread-self/net/netstat", "TcpExt: SyncookiesSent IPReversePathFilter\nTcpExt: 0 12")
 	}, Warn, "has dropped 12 packets", "sysctl -w net.ipv4.conf.eth0.rp_filter=2"},
-	{"filter unreadable", "rp-filter", func(h *host) { h.deny("proc/sys/net/ipv4/conf/eth0/rp_filter") }, Unknown, "cannot be read", "sudo"},
-	{"twice", "duplicate", func(h *host) { h.owners = map[string][]string{"10.0.0.1": {"02:00:00:00:00:07"}} }, Fail, "10.0.0.1 is an address of another machine too: 02:00:00:00:00:07", "ip addr del 10.0.0.1/24 dev eth0"},
-	{"not asked", "duplicate", func(h *host) { h.ownersErr = unix.EPERM }, Unknown, "needs CAP_NET_RAW", "sudo roce doctor --only duplicate"},
-	{"not answered", "duplicate", func(h *host) { h.ownersErr = unix.ENETDOWN }, Unknown, "who has 10.0.0.1 cannot be read", ""},
-	{"frames damaged", "damage", func(h *host) { h.set("sys/class/net/eth0/statistics/rx_crc_errors", "4") }, Warn, "4 frames came with a wrong checksum", "ethtool -S eth0"},
+	{"filter unreadable", "rp-filter", func(h *host) { h.deny("proc/sys/net/ipv4/conf/eth0/rp_filter") },
+		Unknown, "cannot be read", "sudo"},
+	{"twice", "duplicate", func(h *host) { h.owners = map[string][]string{"10.0.0.1": {"02:00:00:00:00:07"}} }, Fail,
+		"10.0.0.1 is an address of another machine too: 02:00:00:00:00:07", "ip addr del 10.0.0.1/24 dev eth0"},
+	{"not asked", "duplicate", func(h *host) { h.ownersErr = unix.EPERM }, Unknown, "needs CAP_NET_RAW",
+		"sudo roce doctor --only duplicate"},
+	{"not answered", "duplicate", func(h *host) { h.ownersErr = unix.ENETDOWN }, Unknown,
+		"who has 10.0.0.1 cannot be read", ""},
+	{"frames damaged", "damage", func(h *host) { h.set("sys/class/net/eth0/statistics/rx_crc_errors", "4") },
+		Warn, "4 frames came with a wrong checksum", "ethtool -S eth0"},
 	{"datagrams damaged", "damage", func(h *host) {
 		h.set("proc/thread-self/net/snmp", "Udp: InDatagrams InCsumErrors\nUdp: 9 3")
 		h.set("proc/thread-self/net/snmp6", "Udp6InCsumErrors 2")
 	}, Warn, "5 datagrams", "ethtool -K INTERFACE tx off"},
 
-	{"no firewall tools", "firewall", func(h *host) { h.commands = nil }, Unknown, "nft is not installed", "sudo roce doctor"},
+	{"no firewall tools", "firewall", func(h *host) { h.commands = nil }, Unknown, "nft is not installed",
+		"sudo roce doctor"},
 	{"firewall unreadable", "firewall", func(h *host) {
 		h.commands = map[string]string{"nft -j list ruleset": "nonsense"}
 		h.failures["iptables-save"] = fs.ErrPermission
 	}, Unknown, "not what is known of it", "sudo"},
 
-	{"few descriptors", "descriptors", func(h *host) { h.limits[unix.RLIMIT_NOFILE] = 256 }, Warn, "256 open files allowed", "ulimit -n"},
-	{"limit unreadable", "descriptors", func(h *host) { delete(h.limits, unix.RLIMIT_NOFILE) }, Unknown, "cannot be read", "sudo"},
+	{"few descriptors", "descriptors", func(h *host) { h.limits[unix.RLIMIT_NOFILE] = 256 }, Warn,
+		"256 open files allowed", "ulimit -n"},
+	{"limit unreadable", "descriptors", func(h *host) { delete(h.limits, unix.RLIMIT_NOFILE) }, Unknown,
+		"cannot be read", "sudo"},
 
 	{"tiny MTU", "mtu", func(h *host) { h.ifaces[1].MTU = 300 }, Fail, "too small", "ip link set eth0 mtu 1500"},
 	{"small MTU", "mtu", func(h *host) { h.ifaces[1].MTU = 600 }, Warn, "path MTU 512", "ip link set eth0 mtu 1500"},
@@ -274,8 +307,10 @@ var sick = []struct {
 	{"conntrack", "conntrack", conntrack(5, 100), Note, "5 of 100", "notrack"},
 	{"conntrack nearly full", "conntrack", conntrack(95, 100), Warn, "95 of 100", "notrack"},
 	{"conntrack full", "conntrack", conntrack(100, 100), Fail, "100 of 100", "notrack"},
-	{"conntrack unreadable", "conntrack", func(h *host) { h.deny("proc/sys/net/netfilter/nf_conntrack_count") }, Unknown, "cannot be read", "sudo"},
-	{"conntrack nonsense", "conntrack", func(h *host) { h.set("proc/sys/net/netfilter/nf_conntrack_count", "many") }, Unknown, `"many" is not a number`, ""},
+	{"conntrack unreadable", "conntrack", func(h *host) { h.deny("proc/sys/net/netfilter/nf_conntrack_count") },
+		Unknown, "cannot be read", "sudo"},
+	{"conntrack nonsense", "conntrack", func(h *host) { h.set("proc/sys/net/netfilter/nf_conntrack_count", "many") },
+		Unknown, `"many" is not a number`, ""},
 
 	{"default buffers", "buffers", func(h *host) {
 		h.set("proc/thread-self/status", "CapEff:\t0")
@@ -285,7 +320,8 @@ var sick = []struct {
 		h.set("proc/thread-self/status", "CapEff:\t0")
 		h.set("proc/sys/net/core/rmem_max", "4194304")
 	}, Note, "receive 4 MiB", "sysctl"},
-	{"buffers of others", "buffers", func(h *host) { h.set("proc/sys/net/core/rmem_max", "212992") }, Note, "receive 208 KiB", "sysctl"},
+	{"buffers of others", "buffers", func(h *host) { h.set("proc/sys/net/core/rmem_max", "212992") }, Note,
+		"receive 208 KiB", "sysctl"},
 	{"buffers granted", "buffers", func(h *host) {
 		delete(h.files, "proc/sys/net/core/rmem_max")
 		h.caps.RecvBufferBytes = 425984
@@ -295,25 +331,39 @@ var sick = []struct {
 		h.caps.RecvBufferBytes = 0
 	}, Unknown, "cannot be read", ""},
 
-	{"no privileges", "capabilities", func(h *host) { h.set("proc/thread-self/status", "CapEff:\t0000000000000000") }, Note, "cannot be used: lacks cap_net_raw", "setcap cap_net_raw+ep"},
-	{"some privileges", "capabilities", func(h *host) { h.set("proc/thread-self/status", "CapEff:\t0000000000003000") }, Note, "cannot be used: lacks cap_bpf", "setcap cap_net_admin,cap_bpf,cap_net_raw+ep"},
-	{"no AF_XDP", "capabilities", func(h *host) { h.set("proc/sys/kernel/osrelease", "4.15.0-20-generic") }, Note, "Linux 4.15 has no AF_XDP", ""},
-	{"no status", "capabilities", func(h *host) { h.set("proc/thread-self/status", "Name: x") }, Unknown, "no CapEff", ""},
+	{"no privileges", "capabilities", func(h *host) { h.set("proc/thread-self/status", "CapEff:\t0000000000000000") },
+		Note, "cannot be used: lacks cap_net_raw", "setcap cap_net_raw+ep"},
+	{"some privileges", "capabilities", func(h *host) { h.set("proc/thread-self/status", "CapEff:\t0000000000003000") },
+		Note, "cannot be used: lacks cap_bpf", "setcap cap_net_admin,cap_bpf,cap_net_raw+ep"},
+	{"no AF_XDP", "capabilities", func(h *host) { h.set("proc/sys/kernel/osrelease", "4.15.0-20-generic") },
+		Note, "Linux 4.15 has no AF_XDP", ""},
+	{"no status", "capabilities", func(h *host) { h.set("proc/thread-self/status", "Name: x") }, Unknown,
+		"no CapEff", ""},
 
-	{"GRO off", "offloads", func(h *host) { h.features = map[uint32]error{unix.ETHTOOL_GGRO: errOff} }, Warn, "GRO is off", "ethtool -K eth0 gro on"},
-	{"checksums off", "offloads", func(h *host) { h.features = map[uint32]error{unix.ETHTOOL_GTXCSUM: errOff} }, Warn, "TX checksum is off", "ethtool -K eth0 tx on"},
-	{"ethtool refused", "offloads", func(h *host) { h.features = map[uint32]error{unix.ETHTOOL_GGSO: unix.ENODEV} }, Unknown, "GSO cannot be read", ""},
+	{"GRO off", "offloads", func(h *host) { h.features = map[uint32]error{unix.ETHTOOL_GGRO: errOff} }, Warn,
+		"GRO is off", "ethtool -K eth0 gro on"},
+	{"checksums off", "offloads", func(h *host) { h.features = map[uint32]error{unix.ETHTOOL_GTXCSUM: errOff} }, Warn,
+		"TX checksum is off", "ethtool -K eth0 tx on"},
+	{"ethtool refused", "offloads", func(h *host) { h.features = map[uint32]error{unix.ETHTOOL_GGSO: unix.ENODEV} },
+		Unknown, "GSO cannot be read", ""},
 	{"no offloads", "offloads", func(h *host) {
 		no := error(unix.EOPNOTSUPP)
-		h.features = map[uint32]error{unix.ETHTOOL_GGRO: no, unix.ETHTOOL_GGSO: no, unix.ETHTOOL_GTXCSUM: no, unix.ETHTOOL_GRXCSUM: no}
+		h.features = map[uint32]error{unix.ETHTOOL_GGRO: no, unix.ETHTOOL_GGSO: no, unix.ETHTOOL_GTXCSUM: no,
+			unix.ETHTOOL_GRXCSUM: no}
 	}, Unknown, "does not tell", ""},
-	{"runs to a packet link", "offloads", func(h *host) { h.veth("6.1.0-56-amd64", "on") }, Note, "6.1 loses runs of packets that a udp link here sends to packet links and xdp links", "ethtool -K eth0 tx-udp-segmentation off"},
-	{"runs to an xdp link", "offloads", func(h *host) { h.veth("6.2.0", "on") }, Note, "sends to xdp links in generic mode", "tx-udp-segmentation off"},
-	{"no ethtool", "offloads", func(h *host) { h.veth("5.15.0", "") }, Note, "5.15 loses runs", "tx-udp-segmentation off"},
+	{"runs to a packet link", "offloads", func(h *host) { h.veth("6.1.0-56-amd64", "on") }, Note,
+		"6.1 loses runs of packets that a udp link here sends to packet links and xdp links",
+		"ethtool -K eth0 tx-udp-segmentation off"},
+	{"runs to an xdp link", "offloads", func(h *host) { h.veth("6.2.0", "on") }, Note,
+		"sends to xdp links in generic mode", "tx-udp-segmentation off"},
+	{"no ethtool", "offloads", func(h *host) { h.veth("5.15.0", "") }, Note, "5.15 loses runs",
+		"tx-udp-segmentation off"},
 
 	{"no ECN", "ecn", func(h *host) { h.caps.ECN = false }, Warn, "neither set nor read", ""},
-	{"ECN not tried", "ecn", func(h *host) { h.open = map[string]error{"10.0.0.1": unix.EPERM} }, Unknown, "no device could be opened", ""},
-	{"queue drops", "ecn", func(h *host) { h.set("proc/sys/net/core/default_qdisc", "pfifo_fast") }, Note, "drops and never marks", "default_qdisc=fq_codel"},
+	{"ECN not tried", "ecn", func(h *host) { h.open = map[string]error{"10.0.0.1": unix.EPERM} }, Unknown,
+		"no device could be opened", ""},
+	{"queue drops", "ecn", func(h *host) { h.set("proc/sys/net/core/default_qdisc", "pfifo_fast") }, Note,
+		"drops and never marks", "default_qdisc=fq_codel"},
 	{"card's ECN", "ecn", func(h *host) {
 		h.set("sys/class/net/eth0/ecn/roce_np/enable/2", "1")
 		h.set("sys/class/net/eth0/ecn/roce_np/enable/3", "0")
@@ -326,42 +376,59 @@ var sick = []struct {
 	{"PFC off", "pfc", func(h *host) {
 		h.commands["dcb -j pfc show dev eth0"] = `{"prio-pfc":[false,false,false,false,false,false,false,false]}`
 	}, Note, "off for all", "prio-pfc 3:on"},
-	{"PFC failed", "pfc", func(h *host) { h.failures["dcb -j pfc show dev eth0"] = fs.ErrPermission }, Unknown, "cannot be read", "sudo"},
-	{"PFC nonsense", "pfc", func(h *host) { h.commands["dcb -j pfc show dev eth0"] = `{"prio-pfc":"on"}` }, Unknown, "not what is known", ""},
-	{"no DSCP", "pfc", func(h *host) { h.commands["dcb -j app show dev eth0"] = `{"ifname":"eth0"}` }, Note, "no DSCP", "dscp-prio"},
-	{"DSCP nonsense", "pfc", func(h *host) { h.commands["dcb -j app show dev eth0"] = `[` }, Unknown, "DSCPs cannot be read", ""},
+	{"PFC failed", "pfc", func(h *host) { h.failures["dcb -j pfc show dev eth0"] = fs.ErrPermission },
+		Unknown, "cannot be read", "sudo"},
+	{"PFC nonsense", "pfc", func(h *host) { h.commands["dcb -j pfc show dev eth0"] = `{"prio-pfc":"on"}` },
+		Unknown, "not what is known", ""},
+	{"no DSCP", "pfc", func(h *host) { h.commands["dcb -j app show dev eth0"] = `{"ifname":"eth0"}` }, Note,
+		"no DSCP", "dscp-prio"},
+	{"DSCP nonsense", "pfc", func(h *host) { h.commands["dcb -j app show dev eth0"] = `[` }, Unknown,
+		"DSCPs cannot be read", ""},
 
 	{"memlock", "memlock", func(h *host) {
 		h.limits[unix.RLIMIT_MEMLOCK] = 64 << 10
 		h.set("proc/thread-self/status", "CapEff:\t0")
 	}, Note, "64 KiB may be locked", "ulimit -l"},
-	{"memlock unreadable", "memlock", func(h *host) { delete(h.limits, unix.RLIMIT_MEMLOCK) }, Unknown, "cannot be read", ""},
+	{"memlock unreadable", "memlock", func(h *host) { delete(h.limits, unix.RLIMIT_MEMLOCK) }, Unknown,
+		"cannot be read", ""},
 
 	{"other node", "numa", func(h *host) { h.cpus = []int{3, 4} }, Note, "node 0 of 2", "numactl --cpunodebind=0"},
-	{"other namespace", "numa", func(h *host) { h.set("sys/class/net/eth0/ifindex", "9") }, Unknown, "another network namespace", ""},
-	{"not in sysfs", "numa", func(h *host) { delete(h.files, "sys/class/net/eth0/ifindex") }, Unknown, "does not show it", ""},
-	{"no list of nodes", "numa", func(h *host) { delete(h.files, "sys/devices/system/node/online") }, Unknown, "cannot be read", ""},
-	{"odd list of nodes", "numa", func(h *host) { h.set("sys/devices/system/node/online", "0-") }, Unknown, "not a list", ""},
+	{"other namespace", "numa", func(h *host) { h.set("sys/class/net/eth0/ifindex", "9") }, Unknown,
+		"another network namespace", ""},
+	{"not in sysfs", "numa", func(h *host) { delete(h.files, "sys/class/net/eth0/ifindex") }, Unknown,
+		"does not show it", ""},
+	{"no list of nodes", "numa", func(h *host) { delete(h.files, "sys/devices/system/node/online") }, Unknown,
+		"cannot be read", ""},
+	{"odd list of nodes", "numa", func(h *host) { h.set("sys/devices/system/node/online", "0-") }, Unknown,
+		"not a list", ""},
 	{"affinity unreadable", "numa", func(h *host) { h.cpus = nil }, Unknown, "cannot be read", ""},
 
-	{"powersave", "governor", func(h *host) { h.set("sys/devices/system/cpu/cpu1/cpufreq/scaling_governor", "powersave") }, Note, "powersave on 1 CPUs", "cpupower"},
+	{"powersave", "governor", func(h *host) {
+		h.set("sys/devices/system/cpu/cpu1/cpufreq/scaling_governor", "powersave")
+	}, Note, "powersave on 1 CPUs", "cpupower"},
 	{"no governor", "governor", func(h *host) {
 		delete(h.files, "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 		delete(h.files, "sys/devices/system/cpu/cpu1/cpufreq/scaling_governor")
 		h.set("sys/devices/system/cpu/online", "0-1")
 	}, Unknown, "not this system's", ""},
 
-	{"no huge pages", "hugepages", func(h *host) { h.set("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]") }, Note, "never", "madvise"},
-	{"no such kernel", "hugepages", func(h *host) { delete(h.files, "sys/kernel/mm/transparent_hugepage/enabled") }, Note, "no transparent", ""},
-	{"odd huge pages", "hugepages", func(h *host) { h.set("sys/kernel/mm/transparent_hugepage/enabled", "yes") }, Unknown, "yes", ""},
-	{"huge pages denied", "hugepages", func(h *host) { h.deny("sys/kernel/mm/transparent_hugepage/enabled") }, Unknown, "permission denied", "sudo"},
+	{"no huge pages", "hugepages", func(h *host) {
+		h.set("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]")
+	}, Note, "never", "madvise"},
+	{"no such kernel", "hugepages", func(h *host) { delete(h.files, "sys/kernel/mm/transparent_hugepage/enabled") },
+		Note, "no transparent", ""},
+	{"odd huge pages", "hugepages",
+		func(h *host) { h.set("sys/kernel/mm/transparent_hugepage/enabled", "yes") }, Unknown, "yes", ""},
+	{"huge pages denied", "hugepages", func(h *host) { h.deny("sys/kernel/mm/transparent_hugepage/enabled") },
+		Unknown, "permission denied", "sudo"},
 }
 
 // twoPorts is a machine with two ports in one network.
 func twoPorts(own, all int) func(h *host) {
 	return func(h *host) {
 		h.ifaces = append(h.ifaces, Interface{Name: "eth1", Index: 3, MTU: 4200, Up: true, Running: true,
-			Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.11")}, Nets: []netip.Prefix{netip.MustParsePrefix("10.0.0.11/24")}})
+			Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.11")},
+			Nets:  []netip.Prefix{netip.MustParsePrefix("10.0.0.11/24")}})
 		h.set("proc/sys/net/ipv4/conf/all/rp_filter", fmt.Sprint(all))
 		h.set("proc/sys/net/ipv4/conf/eth1/rp_filter", fmt.Sprint(own))
 	}
@@ -419,7 +486,8 @@ func (h *host) veth(release, segmentation string) *host {
 	delete(h.files, "sys/class/net/eth0/device/numa_node")
 	h.set("proc/sys/kernel/osrelease", release)
 	if segmentation != "" {
-		h.commands["ethtool -k eth0"] = "Features for eth0:\ntx-gso-partial: off [fixed]\ntx-udp-segmentation: " + segmentation + "\n"
+		h.commands["ethtool -k eth0"] = "Features for eth0:\ntx-gso-partial: off [fixed]\ntx-udp-segmentation: " +
+			segmentation + "\n"
 	}
 	return h
 }

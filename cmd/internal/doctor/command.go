@@ -27,12 +27,17 @@ type options struct {
 func (o *options) table() []getopt.Option {
 	return []getopt.Option{
 		{Short: 'd', Long: "ib-dev", Arg: "dev", Help: "look at one interface, or address", Set: getopt.String(&o.dev)},
-		{Long: "addr", Arg: "ip", Help: "look at one address, and the interface that has it", Set: getopt.String(&o.addr)},
-		{Long: "only", Arg: "checks", Help: "only these checks, with commas: " + strings.Join(checkNames(), ","), Set: o.setOnly},
-		{Long: "serve", Help: "be the other end for \"roce doctor HOST\" elsewhere, until interrupted", Set: getopt.Bool(&o.serving)},
+		{Long: "addr", Arg: "ip", Help: "look at one address, and the interface that has it",
+			Set: getopt.String(&o.addr)},
+		{Long: "only", Arg: "checks",
+			Help: "only these checks, with commas: " + strings.Join(checkNames(), ","), Set: o.setOnly},
+		{Long: "serve", Help: "be the other end for \"roce doctor HOST\" elsewhere, until interrupted",
+			Set: getopt.Bool(&o.serving)},
 		{Long: "path-only", Help: "with a host: only the path, not this machine", Set: getopt.Bool(&o.pathOnly)},
-		{Short: 'p', Long: "port", Arg: "port", Help: "UDP port of --serve, where 4791 is taken (default 4791)", Set: getopt.Int(&o.port, 1, 65535)},
-		{Short: 'D', Long: "duration", Arg: "seconds", Help: "how long to measure goodput; 0: not at all (default 1)", Set: getopt.Float(&o.seconds)},
+		{Short: 'p', Long: "port", Arg: "port", Help: "UDP port of --serve, where 4791 is taken (default 4791)",
+			Set: getopt.Int(&o.port, 1, 65535)},
+		{Short: 'D', Long: "duration", Arg: "seconds",
+			Help: "how long to measure goodput; 0: not at all (default 1)", Set: getopt.Float(&o.seconds)},
 		{Long: "ipv6", Help: "use an IPv6 address by default", Set: getopt.Bool(&o.ipv6)},
 		{Long: "json", Help: "print one JSON object instead of text", Set: getopt.Bool(&o.json)},
 	}
@@ -139,7 +144,8 @@ func (o *options) target() (t target) {
 func (o *options) conclude(env *tool.Env, all []Finding, path *probe.Result) error {
 	status := exitStatus(all)
 	if o.json {
-		if err := tool.WriteJSON(env.Stdout, report{Status: status, Verdict: worst(all), Findings: all, Path: path}); err != nil {
+		if err := tool.WriteJSON(env.Stdout,
+			report{Status: status, Verdict: worst(all), Findings: all, Path: path}); err != nil {
 			return err
 		}
 	} else {

@@ -49,7 +49,8 @@ func runOn(t *testing.T, h *host, s tool.Screen, args ...string) (string, error)
 func TestText(t *testing.T) {
 	var exit *tool.Exit
 	for name, s := range map[string]tool.Screen{
-		"testdata/pipe.txt": {}, "testdata/narrow.txt": {Width: 60}, "testdata/colour.txt": {Width: 100, Colour: true, UTF8: true},
+		"testdata/pipe.txt": {}, "testdata/narrow.txt": {Width: 60}, "testdata/colour.txt": {Width: 100,
+			Colour: true, UTF8: true},
 	} {
 		out, err := runOn(t, patient(), s)
 		require.ErrorAs(t, err, &exit)
@@ -94,7 +95,8 @@ func TestJSON(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	for args, want := range map[string]string{
-		"--only nonsense": "no check", "-z": "unknown", "a b": "one host at most", "--serve host": "do not go together", "--path-only": "needs a host",
+		"--only nonsense": "no check", "-z": "unknown", "a b": "one host at most",
+		"--serve host": "do not go together", "--path-only": "needs a host",
 		"--path-only --only mtu host": "do not go together", "-p 0": "not within", "-D x": "not a number",
 	} {
 		_, err := runOn(t, healthy(), tool.Screen{}, strings.Fields(args)...)

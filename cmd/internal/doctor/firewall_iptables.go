@@ -8,7 +8,8 @@ import (
 )
 
 // iptablesHooks are the chains that packets pass by themselves.
-var iptablesHooks = map[string]bool{"INPUT": true, "PREROUTING": true, "OUTPUT": true, "POSTROUTING": true, "FORWARD": true}
+var iptablesHooks = map[string]bool{"INPUT": true, "PREROUTING": true, "OUTPUT": true, "POSTROUTING": true,
+	"FORWARD": true}
 
 // iptablesChains reads what iptables-save prints. tool is the one that changes those rules.
 func iptablesChains(tool string, text []byte) (all []*chain, err error) {
@@ -150,7 +151,8 @@ func (r *rule) iptablesTarget(word, target string, options []string) {
 		if listsWord(strings.Join(options, ","), "--notrack") {
 			r.verdict = notrack
 		}
-	case "LOG", "NFLOG", "MARK", "CONNMARK", "CLASSIFY", "TRACE", "CHECKSUM", "MASQUERADE", "TEE", "SET", "NFQUEUE", "QUEUE", "TTL", "HL", "TPROXY", "SECMARK", "CONNSECMARK":
+	case "LOG", "NFLOG", "MARK", "CONNMARK", "CLASSIFY", "TRACE", "CHECKSUM", "MASQUERADE", "TEE", "SET",
+		"NFQUEUE", "QUEUE", "TTL", "HL", "TPROXY", "SECMARK", "CONNSECMARK":
 	default:
 		if r.verdict = jump; word == "-g" {
 			r.verdict = goTo

@@ -51,7 +51,8 @@ func nftChains(text []byte) (list []*chain, err error) {
 		case o.Map != nil:
 			sets[o.Map.Family+" "+o.Map.Table+" @"+o.Map.Name] = o.Map.Elem
 		case o.Chain != nil:
-			c := &chain{tool: "nft", family: o.Chain.Family, table: o.Chain.Table, name: o.Chain.Name, hook: o.Chain.Hook, drops: o.Chain.Policy == "drop"}
+			c := &chain{tool: "nft", family: o.Chain.Family, table: o.Chain.Table, name: o.Chain.Name,
+				hook: o.Chain.Hook, drops: o.Chain.Policy == "drop"}
 			in := func(v any) any { return sets.resolve(c.family+" "+c.table+" ", v) }
 			c.rules = func(f flow) []rule { return nftRules(rules[c.key()], f, in) }
 			byName[c.key()] = c
@@ -197,15 +198,19 @@ func (l *nftLeft) aspect(value any, f flow) aspect {
 	switch {
 	case l.Payload.Field == "dport" && (l.Payload.Protocol == "udp" || l.Payload.Protocol == "th"):
 		return is(holdsPort(value), names)
-	case l.Payload.Protocol == "tcp" || l.Payload.Protocol == "icmp" || l.Payload.Protocol == "icmpv6" || l.Payload.Protocol == "sctp" || l.Payload.Protocol == "arp":
+	case l.Payload.Protocol == "tcp" || l.Payload.Protocol == "icmp" || l.Payload.Protocol == "icmpv6" ||
+		l.Payload.Protocol == "sctp" || l.Payload.Protocol == "arp":
 		return misses
 	case l.Payload.Protocol == "ip" && f.v6, l.Payload.Protocol == "ip6" && !f.v6:
 		return misses
 	case l.Meta.Key == "nfproto", l.Meta.Key == "protocol":
-		return is(holdsWord(value, map[bool]string{false: "ipv4", true: "ipv6"}[f.v6]) || holdsWord(value, map[bool]string{false: "ip", true: "ip6"}[f.v6]), covers)
-	case (l.Meta.Key == "iifname" || l.Meta.Key == "iif" || l.Meta.Key == "oifname" || l.Meta.Key == "oif") && value == "lo":
+		return is(holdsWord(value, map[bool]string{false: "ipv4", true: "ipv6"}[f.v6]) ||
+			holdsWord(value, map[bool]string{false: "ip", true: "ip6"}[f.v6]), covers)
+	case (l.Meta.Key == "iifname" || l.Meta.Key == "iif" || l.Meta.Key == "oifname" || l.Meta.Key == "oif") &&
+		value == "lo":
 		return onlyLo
-	case l.Meta.Key == "l4proto", l.Payload.Protocol == "ip" && l.Payload.Field == "protocol", l.Payload.Protocol == "ip6" && l.Payload.Field == "nexthdr":
+	case l.Meta.Key == "l4proto", l.Payload.Protocol == "ip" && l.Payload.Field == "protocol",
+		l.Payload.Protocol == "ip6" && l.Payload.Field == "nexthdr":
 		return is(holdsWord(value, "udp") || holdsNumber(value, 17), covers)
 	case l.CT.Key == "state":
 		return is(holdsWord(value, "new"), covers)

@@ -229,16 +229,19 @@ func (w *walk) judge() (out []Finding) {
 	if f.Found != "" {
 		switch {
 		case slices.ContainsFunc(w.accepts, func(m met) bool { return m.named }):
-			f.Level, f.Found = Note, f.Found+fmt.Sprintf("; rule %d accepts it for some addresses or interfaces", w.accepts[0].number)
+			f.Level, f.Found = Note,
+				f.Found+fmt.Sprintf("; rule %d accepts it for some addresses or interfaces", w.accepts[0].number)
 		case len(w.accepts) > 0:
-			f.Level, f.Found = Warn, f.Found+fmt.Sprintf("; rule %d and the like accept some addresses or interfaces", w.accepts[0].number)
+			f.Level, f.Found = Warn,
+				f.Found+fmt.Sprintf("; rule %d and the like accept some addresses or interfaces", w.accepts[0].number)
 		}
 		out = append(out, f)
 	} else {
 		for _, m := range w.some {
 			out = append(out, Finding{
 				Subject: base.tool, Level: Warn, Why: why, Mend: []string{m.letThrough()},
-				Found: fmt.Sprintf("rule %d in %s drops some of what %s UDP port 4791: for some addresses or interfaces, or by rate or chance", m.number, m.where(base), way),
+				Found: fmt.Sprintf("rule %d in %s drops some of what %s UDP port 4791: for some addresses or interfaces, or by rate or chance",
+					m.number, m.where(base), way),
 			})
 		}
 	}

@@ -116,7 +116,8 @@ func runCommand(ctx context.Context, name string, args ...string) ([]byte, error
 		if first, _, more := strings.Cut(text, "\n"); more {
 			text = first
 		}
-		return out, fmt.Errorf("%s: %s", strings.Join(append([]string{name}, args...), " "), strings.TrimSuffix(text, "."))
+		return out,
+			fmt.Errorf("%s: %s", strings.Join(append([]string{name}, args...), " "), strings.TrimSuffix(text, "."))
 	}
 	return out, err
 }

@@ -19,7 +19,8 @@ const giveUp = 2 * time.Minute
 
 // The machine of the test: nothing on loopback is broken, whatever else there is.
 func TestThisMachine(t *testing.T) {
-	all, err := examine(t.Context(), thisSystem(), target{iface: "lo"}, []string{"address", "interface", "port", "mtu", "pfc"})
+	all, err := examine(t.Context(), thisSystem(), target{iface: "lo"},
+		[]string{"address", "interface", "port", "mtu", "pfc"})
 	require.NoError(t, err)
 	for _, f := range all {
 		require.Less(t, f.Level, Fail, "%+v", f)

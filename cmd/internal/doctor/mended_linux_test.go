@@ -57,34 +57,48 @@ func ip(ns func(b *bed) *linktest.Namespace, commands ...string) func(b *bed) {
 }
 
 var mendCases = []mendCase{
-	{name: "no address", check: "address", spoil: ip(atA, "addr flush dev veth0"), level: Fail, found: "veth0: no address"},
-	{name: "only loopback", check: "address", spoil: ip(atA, "addr flush dev veth0", "link set veth0 down"), level: Warn, found: "only loopback has an address"},
+	{name: "no address", check: "address", spoil: ip(atA, "addr flush dev veth0"), level: Fail,
+		found: "veth0: no address"},
+	{name: "only loopback", check: "address", spoil: ip(atA, "addr flush dev veth0", "link set veth0 down"),
+		level: Warn, found: "only loopback has an address"},
 	{name: "IPv6 address of another machine", check: "address", spoil: func(b *bed) {
 		b.B.IP("addr add fd99::77/64 dev veth0 nodad")
 		b.A.SetSysctl("ipv6/conf/veth0/accept_dad", 1)
 		b.A.IP("addr add fd99::77/64 dev veth0")
 		b.await(func() bool { return strings.Contains(b.A.Run("ip", "addr", "show", "dev", "veth0"), "dadfailed") })
 	}, level: Fail, found: "fd99::77 is used by another machine"},
-	{name: "switched off", check: "interface", spoil: ip(atA, "link set veth0 down"), level: Fail, found: "switched off"},
-	{name: "address of another machine", check: "duplicate", spoil: ip(atB, "addr add 10.99.0.1/32 dev veth0"), level: Fail,
+	{name: "switched off", check: "interface", spoil: ip(atA, "link set veth0 down"), level: Fail,
+		found: "switched off"},
+	{name: "address of another machine", check: "duplicate",
+		spoil: ip(atB, "addr add 10.99.0.1/32 dev veth0"), level: Fail,
 		found: "10.99.0.1 is an address of another machine too: 02:00:00:00:99:02 answers for it"},
 	{name: "two peers", check: "peer", gone: true, spoil: twoPeers, level: Fail, found: "2 machines answer for it: "},
 	{name: "taken port", check: "port", spoil: takePort, level: Fail, found: "UDP port 4791 is taken by process"},
-	{name: "two ports in a network", check: "rp-filter", spoil: twoRails, level: Fail, found: "rp_filter is strict, and veth0 has addresses of the same network 10.99.0.0/24",
+	{name: "two ports in a network", check: "rp-filter", spoil: twoRails, level: Fail,
+		found: "rp_filter is strict, and veth0 has addresses of the same network 10.99.0.0/24",
 		truth: func(b *bed) bool {
 			return datagram(b.t, b.B, b.B4, b.A, netip.MustParseAddr("10.99.0.11"))
 		}},
-	{name: "small MTU", check: "mtu", spoil: ip(atA, "link set veth0 mtu 600"), level: Warn, found: "600 bytes: path MTU 512"},
-	{name: "tiny MTU", check: "mtu", spoil: func(b *bed) { b.A.IP("addr del " + b.A6.String() + "/64 dev veth0"); b.A.IP("link set veth0 mtu 300") }, level: Fail, found: "300 bytes: too small"},
+	{name: "small MTU", check: "mtu", spoil: ip(atA, "link set veth0 mtu 600"), level: Warn,
+		found: "600 bytes: path MTU 512"},
+	{name: "tiny MTU", check: "mtu",
+		spoil: func(b *bed) { b.A.IP("addr del " + b.A6.String() + "/64 dev veth0"); b.A.IP("link set veth0 mtu 300") },
+		level: Fail, found: "300 bytes: too small"},
 	{name: "usual MTU", check: "mtu", spoil: func(*bed) {}, level: Note, found: "1500 bytes: path MTU 1024"},
-	{name: "MTU of a route", check: "mtu", spoil: ip(atA, "route change 10.99.0.0/24 dev veth0 proto kernel scope link src 10.99.0.1 mtu 600"), level: Fail,
-		found: "the route 10.99.0.0/24 has MTU 600, which carries path MTU 512", truth: func(b *bed) bool { return fits(b, b.A4, b.B4) }},
+	{name: "MTU of a route", check: "mtu", spoil: ip(atA,
+		"route change 10.99.0.0/24 dev veth0 proto kernel scope link src 10.99.0.1 mtu 600"), level: Fail,
+		found: "the route 10.99.0.0/24 has MTU 600, which carries path MTU 512",
+		truth: func(b *bed) bool { return fits(b, b.A4, b.B4) }},
 	{name: "MTU of a route of IPv6", check: "mtu", spoil: func(b *bed) {
-		b.A.Run("ip", "-6", "route", "change", "fd99::/64", "dev", "veth0", "proto", "kernel", "metric", "256", "mtu", "lock", "1000")
+		b.A.Run("ip", "-6", "route", "change", "fd99::/64", "dev", "veth0", "proto", "kernel", "metric",
+			"256", "mtu", "lock", "1000")
 	}, level: Fail, found: "the route fd99::/64 has MTU 1000, which carries path MTU 512"},
-	{name: "MTU of a route, seen on the path", check: "path-mtu", spoil: ip(atA, "route add 10.99.0.2/32 dev veth0 mtu 600"), level: Fail,
-		found: "the network carries 1024, and the route of this machine has MTU 600, which carries path MTU 512", truth: func(b *bed) bool { return fits(b, b.A4, b.B4) }},
-	{name: "narrow peer", check: "path-mtu", spoil: ip(atB, "link set veth0 mtu 600"), silent: true, level: Warn, found: "512, which is less than what the interface here carries"},
+	{name: "MTU of a route, seen on the path", check: "path-mtu",
+		spoil: ip(atA, "route add 10.99.0.2/32 dev veth0 mtu 600"), level: Fail,
+		found: "the network carries 1024, and the route of this machine has MTU 600, which carries path MTU 512",
+		truth: func(b *bed) bool { return fits(b, b.A4, b.B4) }},
+	{name: "narrow peer", check: "path-mtu", spoil: ip(atB, "link set veth0 mtu 600"), silent: true,
+		level: Warn, found: "512, which is less than what the interface here carries"},
 	{name: "tracked connections", check: "conntrack", needs: "nft", quiet: true, spoil: func(b *bed) {
 		nft(atA, `table inet f { chain i { type filter hook input priority 0; ct state new counter; } }`)(b)
 		linktest.AwaitPort(b.t, b.B, b.B4, b.A, b.A4, ib.UDPPort)
@@ -96,27 +110,37 @@ var mendCases = []mendCase{
 		b.A.Run("ethtool", "-K", "veth0", "gro", "on", "tx", "off")
 	}, level: Warn, found: "TX checksum is off"},
 
-	{name: "nobody serves", check: "reach", quiet: true, silent: true, spoil: func(*bed) {}, level: Fail, found: "nobody has the port"},
-	{name: "nobody serves IPv6", check: "reach", v6: true, quiet: true, silent: true, spoil: func(*bed) {}, level: Fail, found: "nobody has the port"},
-	{name: "dropped on the way out", check: "reach", needs: "nft", silent: true, spoil: nft(atA, `table ip f { chain o { type filter hook output priority 0; udp dport 4791 drop; } }`),
+	{name: "nobody serves", check: "reach", quiet: true, silent: true, spoil: func(*bed) {}, level: Fail,
+		found: "nobody has the port"},
+	{name: "nobody serves IPv6", check: "reach", v6: true, quiet: true, silent: true, spoil: func(*bed) {},
+		level: Fail, found: "nobody has the port"},
+	{name: "dropped on the way out", check: "reach", needs: "nft", silent: true,
+		spoil: nft(atA, `table ip f { chain o { type filter hook output priority 0; udp dport 4791 drop; } }`),
 		level: Fail, found: "does not let the packets out"},
 	{name: "answers only", check: "unasked", needs: "nft", silent: true,
 		spoil: nft(atA, `table inet f { chain i { type filter hook input priority 0; policy drop; ct state established accept; icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept; } }`),
-		level: Fail, found: "packets of the peer's own to UDP port 4791 do not: chain i of table inet f, hook input drops"},
+		level: Fail,
+		found: "packets of the peer's own to UDP port 4791 do not: chain i of table inet f, hook input drops"},
 	{name: "NAT", check: "nat", needs: "nft", silent: true,
-		spoil: nft(atA, `table ip n { chain p { type nat hook postrouting priority 100; udp dport 4791 snat to 10.99.0.1:1024-1100; } }`), level: Fail, found: "arrives as 10.99.0.1:10"},
-	{name: "identification", check: "icrc", needs: "nft", spoil: nft(atB, `table ip f { chain p { type filter hook prerouting priority 0; udp dport 4791 ip id set 77; } }`),
+		spoil: nft(atA, `table ip n { chain p { type nat hook postrouting priority 100; udp dport 4791 snat to 10.99.0.1:1024-1100; } }`),
+		level: Fail, found: "arrives as 10.99.0.1:10"},
+	{name: "identification", check: "icrc", needs: "nft", spoil: nft(atB,
+		`table ip f { chain p { type filter hook prerouting priority 0; udp dport 4791 ip id set 77; } }`),
 		level: Fail, found: "identification 0 arrives as 77"},
 	{name: "loss by a rule", check: "loss", needs: "nft", silent: true,
-		spoil: nft(atB, `table ip f { chain p { type filter hook prerouting priority 0; udp dport 4791 udp length 520 numgen inc mod 10 0 drop; } }`), level: Fail, found: " of 2000 packets lost"},
-	{name: "marks on everything", check: "ecn-path", needs: "nft", spoil: nft(atB, `table ip f { chain p { type filter hook prerouting priority 0; udp dport 4791 ip ecn set ce; } }`),
+		spoil: nft(atB, `table ip f { chain p { type filter hook prerouting priority 0; udp dport 4791 udp length 520 numgen inc mod 10 0 drop; } }`),
+		level: Fail, found: " of 2000 packets lost"},
+	{name: "marks on everything", check: "ecn-path", needs: "nft", spoil: nft(atB,
+		`table ip f { chain p { type filter hook prerouting priority 0; udp dport 4791 ip ecn set ce; } }`),
 		level: Warn, found: "packets came with the mark CE"},
 	{name: "marks by iptables", check: "ecn-path", needs: "iptables", spoil: func(b *bed) {
 		load(b.t, b.A, "iptables", "iptables", "-t mangle -A POSTROUTING -p udp -j TOS --set-tos 0x03/0x03")
 	}, level: Warn, found: "packets came with the mark CE"},
-	{name: "bleached", check: "ecn-path", needs: "nft", spoil: nft(atA, `table ip f { chain p { type filter hook postrouting priority 0; udp dport 4791 ip ecn set not-ect; } }`),
+	{name: "bleached", check: "ecn-path", needs: "nft", spoil: nft(atA,
+		`table ip f { chain p { type filter hook postrouting priority 0; udp dport 4791 ip ecn set not-ect; } }`),
 		level: Warn, found: "ECN is bleached"},
-	{name: "DSCP", check: "dscp", needs: "nft", spoil: nft(atB, `table ip f { chain p { type filter hook prerouting priority 0; udp dport 4791 ip dscp set cs0; } }`),
+	{name: "DSCP", check: "dscp", needs: "nft", spoil: nft(atB,
+		`table ip f { chain p { type filter hook prerouting priority 0; udp dport 4791 ip dscp set cs0; } }`),
 		level: Note, found: "DSCP 26 arrives as 0"},
 }
 
@@ -161,7 +185,8 @@ func TestMended(t *testing.T) {
 			b.follow(b.A, all[i:i+1])
 			if c.check == "reach" && !c.quiet {
 				// The rule that keeps everything back is a finding of its own.
-				b.follow(b.A, slices.DeleteFunc(slices.Clone(all), func(f Finding) bool { return f.Check != "firewall" }))
+				b.follow(b.A,
+					slices.DeleteFunc(slices.Clone(all), func(f Finding) bool { return f.Check != "firewall" }))
 			}
 			if b.patience = 20 * time.Second; c.gone {
 				b.patience = 0
@@ -172,7 +197,8 @@ func TestMended(t *testing.T) {
 			for _, f := range b.examine(&c) {
 				if f.Check == c.check && f.Subject == sick.Subject {
 					require.Less(t, max(f.Level, Unknown), max(c.level, Warn), "after %q: %+v", sick.Mend, f)
-					require.False(t, c.level == Note && f.Level == Note && f.Found == sick.Found, "after %q: %+v", sick.Mend, f)
+					require.False(t, c.level == Note && f.Level == Note && f.Found == sick.Found,
+						"after %q: %+v", sick.Mend, f)
 				}
 			}
 			if c.truth != nil {
@@ -213,7 +239,8 @@ func (b *bed) serve(args ...string) {
 	b.serving = true
 	ctx, cancel := context.WithCancel(b.t.Context())
 	listening, done := make(chan struct{}), make(chan error, 1)
-	env := &tool.Env{Stdout: &bytes.Buffer{}, Stderr: &bytes.Buffer{}, Listening: func(netip.AddrPort) { close(listening) }}
+	env := &tool.Env{Stdout: &bytes.Buffer{}, Stderr: &bytes.Buffer{},
+		Listening: func(netip.AddrPort) { close(listening) }}
 	go b.B.Do(func() { done <- Command().Run(ctx, env, append([]string{"--serve"}, args...)) })
 	select {
 	case <-listening:
@@ -244,7 +271,8 @@ func (b *bed) follow(at *linktest.Namespace, all []Finding) {
 			case strings.HasPrefix(c, "roce doctor --only "):
 				for _, ns := range []*linktest.Namespace{b.A, b.B} {
 					found := in(b.t, ns, target{}, strings.Split(args[3], ",")...)
-					mend(b.t, ns, slices.DeleteFunc(found, func(f Finding) bool { return f.Level == Note && f.Check != "firewall" }))
+					mend(b.t, ns, slices.DeleteFunc(found,
+						func(f Finding) bool { return f.Level == Note && f.Check != "firewall" }))
 				}
 			case strings.HasPrefix(c, "roce doctor --serve "):
 				if !b.serving {
@@ -266,7 +294,9 @@ func mend(t *testing.T, ns *linktest.Namespace, all []Finding) {
 			continue
 		}
 		for _, c := range f.Mend {
-			if c[0] == '#' || strings.HasPrefix(c, "roce ") || strings.HasPrefix(c, "sudo roce") || strings.HasPrefix(c, "ping ") || strings.HasPrefix(c, "ip -s link") || strings.Contains(c, "INTERFACE") {
+			if c[0] == '#' || strings.HasPrefix(c, "roce ") || strings.HasPrefix(c, "sudo roce") ||
+				strings.HasPrefix(c, "ping ") || strings.HasPrefix(c, "ip -s link") ||
+				strings.Contains(c, "INTERFACE") {
 				continue
 			}
 			var out []byte
@@ -280,7 +310,8 @@ func mend(t *testing.T, ns *linktest.Namespace, all []Finding) {
 // twoPeers puts a third machine, with B's address, on a bridge in B.
 func twoPeers(b *bed) {
 	c := linktest.NewNamespace(b.t)
-	b.B.IP("link add br0 type bridge", "addr flush dev veth0", "link set veth0 master br0", "addr add "+b.B4.String()+"/24 dev br0", "link set br0 up",
+	b.B.IP("link add br0 type bridge", "addr flush dev veth0", "link set veth0 master br0",
+		"addr add "+b.B4.String()+"/24 dev br0", "link set br0 up",
 		"link add c0 type veth peer name eth0 netns "+c.Path(), "link set c0 master br0 up")
 	c.IP("addr add "+b.B4.String()+"/24 dev eth0", "link set eth0 up")
 	b.await(func() bool {
@@ -299,7 +330,8 @@ func twoPeers(b *bed) {
 // twoRails gives both machines a second interface: what B sends to A's second address comes in
 // there, and A would answer by the first.
 func twoRails(b *bed) {
-	b.A.Run("ip", "link", "add", "veth1", "index", "41", "type", "veth", "peer", "name", "veth1", "index", "42", "netns", b.B.Path())
+	b.A.Run("ip", "link", "add", "veth1", "index", "41", "type", "veth", "peer", "name", "veth1", "index",
+		"42", "netns", b.B.Path())
 	b.A.SetSysctl("ipv4/conf/veth0/rp_filter", 0)
 	b.A.SetSysctl("ipv4/conf/all/rp_filter", 0)
 	b.A.SetSysctl("ipv4/conf/veth1/rp_filter", 1)
@@ -405,7 +437,8 @@ func TestDamagedOnTheWay(t *testing.T) {
 	require.Equal(t, Fail, all[0].Level)
 	sick := local()
 	want(t, sick, Warn, "came with a wrong UDP checksum")
-	i := slices.IndexFunc(sick[0].Mend, func(c string) bool { return strings.HasPrefix(c, "ethtool -K INTERFACE tx off") })
+	i := slices.IndexFunc(sick[0].Mend,
+		func(c string) bool { return strings.HasPrefix(c, "ethtool -K INTERFACE tx off") })
 	require.GreaterOrEqual(t, i, 0)
 	for _, ns := range []*linktest.Namespace{n.a, n.b} { // both send
 		ns.Run("sh", "-c", strings.Replace(sick[0].Mend[i], "INTERFACE", "veth0", 1))

@@ -21,8 +21,10 @@ func finePath() *probe.Result {
 	fine := probe.Mark{Tried: true, ECT: true, CE: true, DSCP: 26, Sent: 26}
 	return &probe.Result{
 		Local: here, Remote: there, Reachable: true, Unasked: true,
-		Forward: probe.Way{ICRC: probe.Good, Src: here, SeenSrc: here, Dst: there, SeenDst: there, TTL: 64, Header: true, ECN: fine, MTU: 1024},
-		Back:    probe.Way{ICRC: probe.Good, Src: there, SeenSrc: there, Dst: here, SeenDst: here, TTL: 64, Header: true, ECN: fine, MTU: 1024},
+		Forward: probe.Way{ICRC: probe.Good, Src: here, SeenSrc: here, Dst: there, SeenDst: there, TTL: 64,
+			Header: true, ECN: fine, MTU: 1024},
+		Back: probe.Way{ICRC: probe.Good, Src: there, SeenSrc: there, Dst: here, SeenDst: here, TTL: 64,
+			Header: true, ECN: fine, MTU: 1024},
 		Burst:   probe.Burst{Sent: 2000, Forward: probe.Fate{Sent: 2000}, Back: probe.Fate{Sent: 2000}},
 		RTT:     probe.RTT{Samples: 200, Min: 1e4, P50: 2e4, P99: 9e4},
 		Goodput: probe.Goodput{Bits: 3e9, Packets: 1000, MTU: 1024},
@@ -53,29 +55,45 @@ func TestSickPath(t *testing.T) {
 		level Level
 		found string
 	}{
-		{"silent", func(r *probe.Result) { *r = probe.Result{Remote: r.Remote, Silence: "nothing comes back"} }, "reach", Fail, "nothing comes back"},
-		{"unasked", func(r *probe.Result) { r.Unasked = false }, "unasked", Fail, "packets of the peer's own to UDP port 4791 do not"},
-		{"unasked not tried", func(r *probe.Result) { r.Unasked, r.Untried = false, "it is in use" }, "unasked", Unknown, "it is in use"},
+		{"silent", func(r *probe.Result) { *r = probe.Result{Remote: r.Remote, Silence: "nothing comes back"} },
+			"reach", Fail, "nothing comes back"},
+		{"unasked", func(r *probe.Result) { r.Unasked = false }, "unasked", Fail,
+			"packets of the peer's own to UDP port 4791 do not"},
+		{"unasked not tried", func(r *probe.Result) { r.Unasked, r.Untried = false, "it is in use" },
+			"unasked", Unknown, "it is in use"},
 		{"NAT", func(r *probe.Result) {
 			r.Forward.SeenSrc, r.Forward.ICRC = netip.MustParseAddrPort("192.0.2.9:1024"), probe.Rewritten
 		}, "nat", Fail, "10.0.0.1:50000 to 10.0.0.2:4791 arrives as 192.0.2.9:1024 to 10.0.0.2:4791"},
-		{"NAT's ICRC", func(r *probe.Result) { r.Back.ICRC = probe.Rewritten }, "icrc", Fail, "right for those that were sent"},
+		{"NAT's ICRC", func(r *probe.Result) { r.Back.ICRC = probe.Rewritten }, "icrc", Fail,
+			"right for those that were sent"},
 		{"changed", func(r *probe.Result) { r.Back.ICRC = probe.Bad }, "icrc", Fail, "changes packets"},
-		{"identification", func(r *probe.Result) { r.Forward.ID = 77 }, "icrc", Fail, "identification 0 arrives as 77, DF kept"},
+		{"identification", func(r *probe.Result) { r.Forward.ID = 77 }, "icrc", Fail,
+			"identification 0 arrives as 77, DF kept"},
 		{"DF", func(r *probe.Result) { r.Back.NoDF = true }, "icrc", Fail, "DF cleared"},
 		{"no header", func(r *probe.Result) { r.Back.Header = false }, "icrc", OK, "would need CAP_NET_RAW"},
 		{"nothing seen", func(r *probe.Result) { r.Forward.ICRC = probe.Unseen }, "nat", Unknown, "no packet came"},
-		{"some corrupt", func(r *probe.Result) { r.Burst.Forward.BadICRC = 3 }, "corrupt", Warn, "3 of 2000 with a right UDP checksum and a wrong ICRC"},
-		{"damaged", func(r *probe.Result) { r.Burst.Back.Lost, r.Burst.Back.Damaged = 50, 50 }, "corrupt", Fail, "50 of 2000 packets came with a wrong UDP checksum"},
-		{"damaged, not lost", func(r *probe.Result) { r.Burst.Back.Lost, r.Burst.Back.Damaged = 50, 50 }, "loss", OK, "0 of 2000 packets lost"},
-		{"buffer full", func(r *probe.Result) { r.Burst.Back.Lost, r.Burst.Back.Full = 5, 4 }, "loss", Warn, "4 of them in the receive buffer"},
-		{"nothing but damage", func(r *probe.Result) { *r = probe.Result{Remote: r.Remote, Damaged: 6} }, "reach", Fail, "6 answers came with a wrong UDP checksum"},
-		{"all marked", func(r *probe.Result) { r.Burst.Forward.Marked = 2000 }, "ecn-path", Warn, "something marks whatever passes"},
-		{"some marked", func(r *probe.Result) { r.Burst.Forward.Marked = 20 }, "ecn-path", Note, "20 of 2000 packets were marked"},
-		{"narrow", func(r *probe.Result) { r.Forward.Narrower = true }, "path-mtu", Warn, "less than what the interface here carries, and no router says so"},
-		{"narrow and told", func(r *probe.Result) { r.Forward.Narrower, r.Forward.Told = true, true }, "path-mtu", Warn, "interface here carries"},
-		{"narrow back", func(r *probe.Result) { r.Forward.MTU, r.Back.Narrower = 4096, true }, "path-mtu", Warn, "1024, which is less"},
-		{"narrow, back not tried", func(r *probe.Result) { r.Forward.Narrower, r.Back.Narrower = true, true }, "path-mtu", Unknown, "at least 1024"},
+		{"some corrupt", func(r *probe.Result) { r.Burst.Forward.BadICRC = 3 }, "corrupt", Warn,
+			"3 of 2000 with a right UDP checksum and a wrong ICRC"},
+		{"damaged", func(r *probe.Result) { r.Burst.Back.Lost, r.Burst.Back.Damaged = 50, 50 }, "corrupt",
+			Fail, "50 of 2000 packets came with a wrong UDP checksum"},
+		{"damaged, not lost", func(r *probe.Result) { r.Burst.Back.Lost, r.Burst.Back.Damaged = 50, 50 },
+			"loss", OK, "0 of 2000 packets lost"},
+		{"buffer full", func(r *probe.Result) { r.Burst.Back.Lost, r.Burst.Back.Full = 5, 4 }, "loss", Warn,
+			"4 of them in the receive buffer"},
+		{"nothing but damage", func(r *probe.Result) { *r = probe.Result{Remote: r.Remote, Damaged: 6} },
+			"reach", Fail, "6 answers came with a wrong UDP checksum"},
+		{"all marked", func(r *probe.Result) { r.Burst.Forward.Marked = 2000 }, "ecn-path", Warn,
+			"something marks whatever passes"},
+		{"some marked", func(r *probe.Result) { r.Burst.Forward.Marked = 20 }, "ecn-path", Note,
+			"20 of 2000 packets were marked"},
+		{"narrow", func(r *probe.Result) { r.Forward.Narrower = true }, "path-mtu", Warn,
+			"less than what the interface here carries, and no router says so"},
+		{"narrow and told", func(r *probe.Result) { r.Forward.Narrower, r.Forward.Told = true, true },
+			"path-mtu", Warn, "interface here carries"},
+		{"narrow back", func(r *probe.Result) { r.Forward.MTU, r.Back.Narrower = 4096, true }, "path-mtu",
+			Warn, "1024, which is less"},
+		{"narrow, back not tried", func(r *probe.Result) { r.Forward.Narrower, r.Back.Narrower = true, true },
+			"path-mtu", Unknown, "at least 1024"},
 		{"no MTU", func(r *probe.Result) { r.Back.MTU = 0 }, "path-mtu", Fail, "no packet of any"},
 		{"much loss", func(r *probe.Result) { r.Burst.Back.Lost = 100 }, "loss", Fail, "100 of 2000"},
 		{"some loss", func(r *probe.Result) { r.Burst.Forward.Lost = 1 }, "loss", Warn, "1 of 2000"},
@@ -85,7 +103,8 @@ func TestSickPath(t *testing.T) {
 		{"bleached", func(r *probe.Result) { r.Forward.ECN.ECT = false }, "ecn-path", Warn, "bleached"},
 		{"CE cleared", func(r *probe.Result) { r.Back.ECN.CE = false }, "ecn-path", Warn, "mark CE is cleared"},
 		{"congested", func(r *probe.Result) { r.Back.ECN.Congest = 1 }, "ecn-path", Note, "congested now"},
-		{"ECN not seen", func(r *probe.Result) { r.Back.ECN = probe.Mark{} }, "ecn-path", Unknown, "no packet with ECN"},
+		{"ECN not seen", func(r *probe.Result) { r.Back.ECN = probe.Mark{} }, "ecn-path", Unknown,
+			"no packet with ECN"},
 		{"DSCP", func(r *probe.Result) { r.Back.ECN.DSCP = 0 }, "dscp", Note, "DSCP 26 arrives as 0"},
 		{"no round trip", func(r *probe.Result) { r.RTT = probe.RTT{} }, "rtt", Unknown, "no round trip"},
 		{"no goodput", func(r *probe.Result) { r.Goodput = probe.Goodput{} }, "goodput", Unknown, "not measured"},
@@ -95,10 +114,12 @@ func TestSickPath(t *testing.T) {
 			c.spoil(r)
 			all := judgePath(r, fineAround())
 			for _, f := range all {
-				require.True(t, f.Level <= OK || len(f.Mend) > 0 || f.Level == Unknown || f.Level == Note || f.Check == "path-mtu", "no command: %+v", f)
+				require.True(t, f.Level <= OK || len(f.Mend) > 0 || f.Level == Unknown || f.Level == Note ||
+					f.Check == "path-mtu", "no command: %+v", f)
 			}
 			ok := slices.ContainsFunc(all, func(f Finding) bool {
-				return f.Check == c.check && f.Level == c.level && strings.Contains(f.Found, c.found) && (f.Level <= Unknown || f.Why != "")
+				return f.Check == c.check && f.Level == c.level && strings.Contains(f.Found, c.found) &&
+					(f.Level <= Unknown || f.Why != "")
 			})
 			require.True(t, ok, "%+v", all)
 		})
@@ -126,7 +147,8 @@ func TestJudgeAround(t *testing.T) {
 	by.routeMTU, by.route = 600, []string{"ip route change x"}
 	f = find(finePath(), by, "path-mtu")
 	require.Equal(t, Fail, f.Level)
-	require.Contains(t, f.Found, "the network carries 1024, and the route of this machine has MTU 600, which carries path MTU 512")
+	require.Contains(t, f.Found,
+		"the network carries 1024, and the route of this machine has MTU 600, which carries path MTU 512")
 	require.Equal(t, by.route, f.Mend)
 	by = fineAround()
 	by.firewall = []Finding{{Check: "firewall", Level: Fail, Found: "rule 3 drops it", Mend: []string{"nft x"}}}
@@ -140,7 +162,8 @@ func TestJudgeAround(t *testing.T) {
 	require.Equal(t, "roce doctor --serve --addr fd00::2 --port 4792   # on fd00::2", f.Mend[0])
 	require.Equal(t, []string{"nft x"}, find(silent, by, "firewall").Mend)
 	by.shown = true
-	require.Equal(t, []string{"reach", "peer"}, []string{judgePath(silent, by)[0].Check, judgePath(silent, by)[1].Check})
+	require.Equal(t, []string{"reach", "peer"},
+		[]string{judgePath(silent, by)[0].Check, judgePath(silent, by)[1].Check})
 	require.Len(t, judgePath(silent, by), 2)
 }
 
@@ -162,7 +185,8 @@ func TestServeAndProbe(t *testing.T) {
 	}
 	require.EqualValues(t, 4791, at.Port())
 	patience = 20 * time.Second
-	err := Command().Run(t.Context(), &tool.Env{Stdout: &out, Stderr: &out}, []string{"--path-only", "-D", "0.02", "--json", "--addr", here.String(), there.String()})
+	err := Command().Run(t.Context(), &tool.Env{Stdout: &out, Stderr: &out},
+		[]string{"--path-only", "-D", "0.02", "--json", "--addr", here.String(), there.String()})
 	patience = 0
 	var exit *tool.Exit
 	if err != nil { // loss, on a machine that is busy
@@ -180,7 +204,8 @@ func TestServeAndProbe(t *testing.T) {
 
 	// Now nobody is there.
 	out = toolcheck.Output{}
-	err = Command().Run(t.Context(), &tool.Env{Stdout: &out, Stderr: &out}, []string{"--path-only", "--addr", here.String(), there.String()})
+	err = Command().Run(t.Context(), &tool.Env{Stdout: &out, Stderr: &out},
+		[]string{"--path-only", "--addr", here.String(), there.String()})
 	require.ErrorAs(t, err, &exit)
 	require.Equal(t, exitFail, exit.Status)
 	require.Contains(t, out.String(), "nobody has the port")

@@ -13,7 +13,8 @@ var mark = [...]struct {
 	word  string
 	style tool.Style
 }{
-	OK: {"ok", tool.Green}, Note: {"note", tool.Cyan}, Unknown: {"?", tool.Faint}, Warn: {"WARN", tool.Yellow}, Fail: {"FAIL", tool.Red},
+	OK: {"ok", tool.Green}, Note: {"note", tool.Cyan}, Unknown: {"?", tool.Faint},
+	Warn: {"WARN", tool.Yellow}, Fail: {"FAIL", tool.Red},
 }
 
 // Columns of the text.
@@ -35,7 +36,8 @@ func writeText(w io.Writer, s tool.Screen, all []Finding) {
 		for n, line := range s.Wrap(s.Printable(text), textIndent) {
 			if n == 0 {
 				m := mark[f.Level]
-				fmt.Fprintf(w, "%s%s%s", s.Paint(m.style, pad(m.word, markColumn)), s.Paint(tool.Bold, pad(f.Check, nameColumn)), line)
+				fmt.Fprintf(w, "%s%s%s", s.Paint(m.style, pad(m.word, markColumn)),
+					s.Paint(tool.Bold, pad(f.Check, nameColumn)), line)
 			} else {
 				fmt.Fprintf(w, "%s%s", strings.Repeat(" ", textIndent), line)
 			}
@@ -73,5 +75,6 @@ func summary(all []Finding) string {
 	default:
 		verdict = "nothing is in the way of RoCE"
 	}
-	return fmt.Sprintf("%s: %d failed, %d warnings, %d notes, %d unknown, %d ok", verdict, n[Fail], n[Warn], n[Note], n[Unknown], n[OK])
+	return fmt.Sprintf("%s: %d failed, %d warnings, %d notes, %d unknown, %d ok", verdict, n[Fail], n[Warn],
+		n[Note], n[Unknown], n[OK])
 }

@@ -34,7 +34,8 @@ func (o *options) serve(ctx context.Context, env *tool.Env) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(env.Stderr, "doctor: listening on %v; on the other machine: roce doctor %s\n", s.Addr(), clientOptions(s.Addr()))
+	fmt.Fprintf(env.Stderr, "doctor: listening on %v; on the other machine: roce doctor %s\n", s.Addr(),
+		clientOptions(s.Addr()))
 	if env.Listening != nil {
 		env.Listening(s.Addr())
 	}
@@ -79,9 +80,11 @@ func (o *options) path(ctx context.Context, env *tool.Env, s *System, host strin
 	if err != nil {
 		return nil, nil, err
 	}
-	cfg := probe.Config{Local: place.Addrs[0], Remote: netip.AddrPortFrom(remote, uint16(o.port)), LocalMTU: 1500, Patience: o.patience}
+	cfg := probe.Config{Local: place.Addrs[0], Remote: netip.AddrPortFrom(remote, uint16(o.port)),
+		LocalMTU: 1500, Patience: o.patience}
 	if cfg.Local.Is4() != remote.Is4() {
-		return nil, nil, fmt.Errorf("from %v there is no path to %v: the families differ; name an address of %v's with --addr, or the host's other address%s", cfg.Local, remote, familyOf(remote), byName(host, remote))
+		return nil, nil, fmt.Errorf("from %v there is no path to %v: the families differ; name an address of %v's with --addr, or the host's other address%s",
+			cfg.Local, remote, familyOf(remote), byName(host, remote))
 	}
 	cfg.GoodputTime = time.Duration(o.seconds * float64(time.Second))
 	ifaces, err := s.Interfaces()
@@ -143,7 +146,8 @@ func onLink(f *Interface, a netip.Addr) bool {
 // routeMTU is what the kernel lets a datagram have on the way to an address, headers included; 0 if
 // it does not say. Connecting sends nothing.
 func routeMTU(local, remote netip.Addr) int {
-	conn, err := net.DialUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(local, 0)), net.UDPAddrFromAddrPort(netip.AddrPortFrom(remote, ib.UDPPort)))
+	conn, err := net.DialUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(local, 0)),
+		net.UDPAddrFromAddrPort(netip.AddrPortFrom(remote, ib.UDPPort)))
 	if err != nil {
 		return 0
 	}

@@ -26,17 +26,28 @@ type options struct {
 
 func (o *options) table() []getopt.Option {
 	return []getopt.Option{
-		{Short: 'i', Long: "interface", Arg: "name", Help: "capture on an interface (needs CAP_NET_RAW); not what --link xdp carries: see below", Set: getopt.String(&o.iface)},
-		{Short: 'w', Long: "write", Arg: "file", Help: "write the packets' frames to a pcap file, and print none unless -v", Set: getopt.String(&o.write)},
-		{Short: 's', Long: "snaplen", Arg: "bytes", Help: "with -w: of each packet the first bytes; 128 hold all headers, and a disk keeps up", Set: getopt.Int(&o.snaplen, 1, pcap.MaxRecordBytes)},
-		{Short: 'B', Long: "buffer", Arg: "MiB", Help: fmt.Sprintf("with -i: memory for frames that wait to be read (default %d)", ringMiB), Set: getopt.Int(&o.buffer, 1, 1<<11)},
+		{Short: 'i', Long: "interface", Arg: "name",
+			Help: "capture on an interface (needs CAP_NET_RAW); not what --link xdp carries: see below",
+			Set:  getopt.String(&o.iface)},
+		{Short: 'w', Long: "write", Arg: "file",
+			Help: "write the packets' frames to a pcap file, and print none unless -v", Set: getopt.String(&o.write)},
+		{Short: 's', Long: "snaplen", Arg: "bytes",
+			Help: "with -w: of each packet the first bytes; 128 hold all headers, and a disk keeps up",
+			Set:  getopt.Int(&o.snaplen, 1, pcap.MaxRecordBytes)},
+		{Short: 'B', Long: "buffer", Arg: "MiB",
+			Help: fmt.Sprintf("with -i: memory for frames that wait to be read (default %d)", ringMiB),
+			Set:  getopt.Int(&o.buffer, 1, 1<<11)},
 		{Short: 'c', Long: "count", Arg: "n", Help: "end after so many packets", Set: getopt.Int(&o.count, 1, 1<<40)},
-		{Long: "qp", Arg: "qpn", Help: "only packets to this queue pair; for datagrams also from it; may be repeated", Set: o.addQP},
+		{Long: "qp", Arg: "qpn",
+			Help: "only packets to this queue pair; for datagrams also from it; may be repeated", Set: o.addQP},
 		{Long: "addr", Arg: "ip", Help: "only packets from or to this address; may be repeated", Set: o.addAddr},
 		{Long: "op", Arg: "list", Help: "only these: " + operationNames, Set: o.addOps},
-		{Long: "errors", Help: "only NAKs, wrong ICRCs, malformed packets and ICMP messages", Set: getopt.Bool(&o.errors)},
+		{Long: "errors", Help: "only NAKs, wrong ICRCs, malformed packets and ICMP messages",
+			Set: getopt.Bool(&o.errors)},
 		{Short: 'v', Long: "verbose", Help: "all fields of all headers", Set: getopt.Bool(&o.verbose)},
-		{Short: 'V', Long: "all-fields", Help: "as -v, with TVer, reserved bits, and the ICRC's value beside what it should be", Set: getopt.Bool(&o.every)},
+		{Short: 'V', Long: "all-fields",
+			Help: "as -v, with TVer, reserved bits, and the ICRC's value beside what it should be",
+			Set:  getopt.Bool(&o.every)},
 		{Long: "json", Help: "one JSON object a packet instead of text", Set: getopt.Bool(&o.json)},
 	}
 }
@@ -235,7 +246,8 @@ func (d *dumper) capture(ctx context.Context, env *tool.Env) error {
 	l.idle, d.live = d.out.Flush, false // many lines at once where there are many frames
 	fmt.Fprintf(env.Stderr, "listening on %s\n", d.o.iface)
 	if xdpAttached(d.o.iface) {
-		fmt.Fprintf(env.Stderr, "dump: a program of XDP is at %s: a device of the link xdp takes its packets before they come here; have it write them, with --trace\n", d.o.iface)
+		fmt.Fprintf(env.Stderr,
+			"dump: a program of XDP is at %s: a device of the link xdp takes its packets before they come here; have it write them, with --trace\n", d.o.iface)
 	}
 	defer first()()
 	var f pcap.Frame

@@ -34,7 +34,8 @@ func lines(s string) []string { return strings.Split(strings.TrimSuffix(s, "\n")
 
 // A DREQ for nobody's queue pair ends nothing.
 func TestQuestion(t *testing.T) {
-	for qpn, want := range map[ib.QPN]string{0x11: "DREQ id 0x1 to 0x2 qp 0x000011", mad.NobodysQPN: "DREQ id 0x1 to 0x2 qp of nobody, which asks"} {
+	for qpn, want := range map[ib.QPN]string{0x11: "DREQ id 0x1 to 0x2 qp 0x000011",
+		mad.NobodysQPN: "DREQ id 0x1 to 0x2 qp of nobody, which asks"} {
 		var b [mad.Bytes]byte
 		h := mad.CMHeader(mad.AttrDREQ, 1)
 		require.NoError(t, (&mad.DREQ{LocalCommID: 1, RemoteCommID: 2, RemoteQPN: qpn}).Put(h.Put(&b)))
@@ -53,7 +54,9 @@ func TestLines(t *testing.T) {
 	require.Len(t, all, 41)
 	require.Equal(t, "1 02:04:48.270188000 10.77.0.2 > 10.77.0.3 UD SEND ONLY qp 0x000001 psn 0 from qp 0x000001 CM REQ id 0x430d1f47 service TCP/7174 qp 0x000011 psn 13240954 mtu 4096 retries 7 rnr 7 256 bytes ackreq", all[0])
 	require.Equal(t, "6 02:04:48.409210000 10.77.0.3 > 10.77.0.2 RC READ REQUEST qp 0x000011 psn 13240954 va 0x55c0359bf370 rkey 0x550 len 64 ackreq", all[5])
-	require.Equal(t, "7 02:04:48.411889000 10.77.0.2 > 10.77.0.3 RC READ RESPONSE ONLY qp 0x000011 psn 13240954 ACK msn 1 64 bytes", all[6])
+	require.Equal(t,
+		"7 02:04:48.411889000 10.77.0.2 > 10.77.0.3 RC READ RESPONSE ONLY qp 0x000011 psn 13240954 ACK msn 1 64 bytes",
+		all[6])
 	got, err = dumped(t, "-v", "-c", "1", captures+"atomic_fa.pcap")
 	require.NoError(t, err)
 	require.Contains(t, got, "atomiceth     va=0x")
@@ -86,7 +89,9 @@ func TestFilters(t *testing.T) {
 		}
 		require.Equal(t, c.want, n, "%s:\n%s", c.args, got)
 	}
-	for _, args := range [][]string{{"--op", "nonsense", "x"}, {"--qp", "x", "x"}, {"--addr", "x", "x"}, {}, {"-i", "lo", "x"}} {
+	for _, args := range [][]string{
+		{"--op", "nonsense", "x"}, {"--qp", "x", "x"}, {"--addr", "x", "x"}, {}, {"-i", "lo", "x"},
+	} {
 		_, err := dumped(t, args...)
 		require.Error(t, err, "%q", args)
 	}

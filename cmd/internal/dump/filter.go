@@ -70,8 +70,11 @@ func (f *filter) addOps(s string) error {
 func (f *filter) admits(p *pcap.Packet) bool {
 	return some(f.qps, func(q ib.QPN) bool { return q == p.DestQP || p.Opcode.Has(ib.HasDETH) && q == p.DETH.SrcQP }) &&
 		some(f.addrs, func(a netip.Addr) bool { return a == p.Flow.Src || a == p.Flow.Dst }) &&
-		some(f.ops, func(o string) bool { return p.Problem == "" && p.ICMP == nil && operations[o](p, p.Opcode.Info()) }) &&
-		(!f.errors || p.ICRC == pcap.ICRCWrong || p.Problem != "" || p.ICMP != nil || operations["nak"](p, p.Opcode.Info()))
+		some(f.ops, func(o string) bool {
+			return p.Problem == "" && p.ICMP == nil && operations[o](p, p.Opcode.Info())
+		}) &&
+		(!f.errors || p.ICRC == pcap.ICRCWrong || p.Problem != "" || p.ICMP != nil ||
+			operations["nak"](p, p.Opcode.Info()))
 }
 
 // some reports whether one of a list fits, or there is no list.

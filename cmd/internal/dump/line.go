@@ -117,8 +117,8 @@ func each(p *pcap.Packet, f func(flag string)) {
 		on   bool
 		name string
 	}{
-		{p.AckReq, "ackreq"}, {p.Solicited, "solicited"}, {p.FECN, "fecn"}, {p.BECN, "becn"}, {p.CE(), "CE"}, {p.Cut(), "cut"},
-		{p.Resv7 == ib.Resv7Selective, "selective"},
+		{p.AckReq, "ackreq"}, {p.Solicited, "solicited"}, {p.FECN, "fecn"}, {p.BECN, "becn"}, {p.CE(), "CE"},
+		{p.Cut(), "cut"}, {p.Resv7 == ib.Resv7Selective, "selective"},
 		{p.ICRC == pcap.ICRCWrong, "ICRC-WRONG"},
 	} {
 		if x.on {
@@ -141,11 +141,13 @@ func message(p *pcap.Packet) (string, bool) {
 	case mad.AttrREQ:
 		var m mad.REQ
 		m.Decode(d)
-		return fmt.Sprintf("REQ id 0x%x service %v qp %v psn %d mtu %v retries %d rnr %d", uint32(m.LocalCommID), m.ServiceID, m.QPN, m.StartingPSN, m.MTU, m.RetryCount, m.RNRRetryCount), true
+		return fmt.Sprintf("REQ id 0x%x service %v qp %v psn %d mtu %v retries %d rnr %d", uint32(m.LocalCommID),
+			m.ServiceID, m.QPN, m.StartingPSN, m.MTU, m.RetryCount, m.RNRRetryCount), true
 	case mad.AttrREP:
 		var m mad.REP
 		m.Decode(d)
-		return fmt.Sprintf("REP id 0x%x to 0x%x qp %v psn %d rnr %d", uint32(m.LocalCommID), uint32(m.RemoteCommID), m.QPN, m.StartingPSN, m.RNRRetryCount), true
+		return fmt.Sprintf("REP id 0x%x to 0x%x qp %v psn %d rnr %d", uint32(m.LocalCommID),
+			uint32(m.RemoteCommID), m.QPN, m.StartingPSN, m.RNRRetryCount), true
 	case mad.AttrREJ:
 		var m mad.REJ
 		m.Decode(d)
@@ -200,7 +202,8 @@ func headers(p *pcap.Packet, every bool) (all []header) {
 	if p.Tagged {
 		add("vlan", "id", p.VLAN, "priority", p.Priority)
 	}
-	ip := []any{"src", p.Flow.Src, "dst", p.Flow.Dst, "dscp", p.TrafficClass >> 2, "ecn", p.TrafficClass & 3, "hop_limit", p.HopLimit}
+	ip := []any{"src", p.Flow.Src, "dst", p.Flow.Dst, "dscp", p.TrafficClass >> 2, "ecn", p.TrafficClass & 3,
+		"hop_limit", p.HopLimit}
 	if p.Flow.Src.Is4() {
 		ip = append(ip, "identification", p.Ident, "df", !p.NoDF)
 	} else {
@@ -210,13 +213,15 @@ func headers(p *pcap.Packet, every bool) (all []header) {
 	add("udp", "src_port", p.Flow.SrcPort, "dst_port", p.Flow.DstPort, "bytes", p.Bytes)
 	if p.Problem != "" || p.ICMP != nil {
 		if every && len(p.Data) >= ib.BTHBytes {
-			add("bth", "opcode", x(uint64(p.Data[0])), "tver", p.Data[1]&0x0F, "resv6", p.Data[4]&0x3F, "dest_qp", ib.QPN(be32(p.Data[4:]))&ib.QPNMask,
-				"resv7", p.Data[8]&0x7F, "psn", be32(p.Data[8:])&ib.PSNMask)
+			add("bth", "opcode", x(uint64(p.Data[0])), "tver", p.Data[1]&0x0F, "resv6", p.Data[4]&0x3F,
+				"dest_qp", ib.QPN(be32(p.Data[4:]))&ib.QPNMask, "resv7", p.Data[8]&0x7F, "psn",
+				be32(p.Data[8:])&ib.PSNMask)
 		}
 		return all
 	}
-	add("bth", "opcode", p.Opcode.String(), "solicited", p.Solicited, "migreq", p.MigReq, "pad", p.Pad, "pkey", x(uint64(p.PKey)),
-		"fecn", p.FECN, "becn", p.BECN, "dest_qp", p.DestQP, "ackreq", p.AckReq, "psn", uint32(p.PSN), "selective", p.Resv7 == ib.Resv7Selective)
+	add("bth", "opcode", p.Opcode.String(), "solicited", p.Solicited, "migreq", p.MigReq, "pad", p.Pad,
+		"pkey", x(uint64(p.PKey)), "fecn", p.FECN, "becn", p.BECN, "dest_qp", p.DestQP, "ackreq", p.AckReq,
+		"psn", uint32(p.PSN), "selective", p.Resv7 == ib.Resv7Selective)
 	also := func(kv ...any) {
 		for i := 0; every && i+1 < len(kv); i += 2 {
 			h := &all[len(all)-1]
@@ -236,7 +241,8 @@ func headers(p *pcap.Packet, every bool) (all []header) {
 		add("reth", "va", x(p.RETH.VA), "rkey", x(uint64(p.RETH.RKey)), "length", p.RETH.Len)
 	}
 	if h&ib.HasAtomicETH != 0 {
-		add("atomiceth", "va", x(p.Atomic.VA), "rkey", x(uint64(p.Atomic.RKey)), "swap_add", p.Atomic.SwapAdd, "compare", p.Atomic.Compare)
+		add("atomiceth", "va", x(p.Atomic.VA), "rkey", x(uint64(p.Atomic.RKey)), "swap_add", p.Atomic.SwapAdd,
+			"compare", p.Atomic.Compare)
 	}
 	if h&ib.HasAETH != 0 {
 		add("aeth", "syndrome", p.AETH.Syndrome.String(), "msn", uint32(p.AETH.MSN))
@@ -256,7 +262,8 @@ func headers(p *pcap.Packet, every bool) (all []header) {
 	add("payload", "bytes", p.PayloadBytes)
 	add("icrc", "state", p.ICRC.String())
 	if n := len(p.Data); every && !p.Cut() && n >= ib.ICRCBytes {
-		also("value", fmt.Sprintf("0x%08x", be32(p.Data[n-ib.ICRCBytes:])), "computed", fmt.Sprintf("0x%08x", computedICRC(p)))
+		also("value", fmt.Sprintf("0x%08x", be32(p.Data[n-ib.ICRCBytes:])), "computed",
+			fmt.Sprintf("0x%08x", computedICRC(p)))
 	}
 	return all
 }
@@ -303,8 +310,8 @@ type record struct {
 
 func recordOf(p *pcap.Packet, every bool) record {
 	r := record{
-		Frame: p.Frame, Part: p.Part, TimeNs: p.AtNs, Dir: p.Dir.String(), Tunnel: p.Tunnel, Src: p.Flow.Src, Dst: p.Flow.Dst,
-		Summary: line(p), Headers: map[string]map[string]any{}, Flags: flags(p), Problem: p.Problem,
+		Frame: p.Frame, Part: p.Part, TimeNs: p.AtNs, Dir: p.Dir.String(), Tunnel: p.Tunnel, Src: p.Flow.Src,
+		Dst: p.Flow.Dst, Summary: line(p), Headers: map[string]map[string]any{}, Flags: flags(p), Problem: p.Problem,
 	}
 	for _, h := range headers(p, every) {
 		m := map[string]any{}

@@ -88,7 +88,8 @@ func listen(name string, mib int) (*live, error) {
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		if errors.Is(err, unix.EPERM) {
-			return nil, fmt.Errorf("capturing on an interface needs CAP_NET_RAW (sudo setcap cap_net_raw+ep roce, or root); what a goroce device sends and receives it writes itself without, with --trace: %w", os.NewSyscallError("socket", err))
+			return nil, fmt.Errorf("capturing on an interface needs CAP_NET_RAW (sudo setcap cap_net_raw+ep roce, or root); what a goroce device sends and receives it writes itself without, with --trace: %w",
+				os.NewSyscallError("socket", err))
 		}
 		return nil, os.NewSyscallError("socket", err)
 	}

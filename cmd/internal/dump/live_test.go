@@ -65,7 +65,8 @@ func TestFilterOfTheKernel(t *testing.T) {
 
 // ipv4 and ipv6 make frames.
 func ipv4(proto byte, fragment uint16, body ...byte) []byte {
-	b := append(make([]byte, 12), 0x08, 0x00, 0x45, 0, 0, 60, 0, 0, byte(fragment>>8), byte(fragment), 64, proto, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2)
+	b := append(make([]byte, 12), 0x08, 0x00, 0x45, 0, 0, 60, 0, 0, byte(fragment>>8), byte(fragment), 64,
+		proto, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2)
 	return append(append(b, body...), make([]byte, 40)...)
 }
 
@@ -216,7 +217,8 @@ func TestRing(t *testing.T) {
 }
 
 func TestKinds(t *testing.T) {
-	for kind, want := range map[uint16]pcap.LinkType{arpEthernet: pcap.LinkEthernet, arpLoopback: pcap.LinkEthernet, arpNone: pcap.LinkRaw} {
+	for kind, want := range map[uint16]pcap.LinkType{arpEthernet: pcap.LinkEthernet,
+		arpLoopback: pcap.LinkEthernet, arpNone: pcap.LinkRaw} {
 		got, ok := linkOf(kind)
 		require.True(t, ok)
 		require.Equal(t, want, got)
@@ -247,7 +249,8 @@ func TestXDPMode(t *testing.T) {
 // the wire.
 func TestSnaplen(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
-		flow := ib.Flow{Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.0.2"), SrcPort: 50000, DstPort: ib.UDPPort}
+		flow := ib.Flow{Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.0.2"),
+			SrcPort: 50000, DstPort: ib.UDPPort}
 		head := ipv4(protoUDP, 0x4000, udpTo(4791)...)[:42]
 		if v6 {
 			flow.Src, flow.Dst = netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fd00::2")

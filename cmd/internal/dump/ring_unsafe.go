@@ -35,8 +35,8 @@ func (r *ring) open(blockBytes, blocks, retireMs int) error {
 		return os.NewSyscallError("setsockopt PACKET_VERSION", err)
 	}
 	req := unix.TpacketReq3{
-		Block_size: uint32(blockBytes), Block_nr: uint32(blocks), Frame_size: uint32(blockBytes), Frame_nr: uint32(blocks),
-		Retire_blk_tov: uint32(retireMs),
+		Block_size: uint32(blockBytes), Block_nr: uint32(blocks), Frame_size: uint32(blockBytes),
+		Frame_nr: uint32(blocks), Retire_blk_tov: uint32(retireMs),
 	}
 	if err := unix.SetsockoptTpacketReq3(r.fd, unix.SOL_PACKET, unix.PACKET_RX_RING, &req); err != nil {
 		return os.NewSyscallError("setsockopt PACKET_RX_RING", err)

@@ -21,7 +21,8 @@ func xdpAttached(name string) bool {
 		return false
 	}
 	for _, m := range msgs {
-		if m.Header.Type != unix.RTM_NEWLINK || len(m.Data) < unix.SizeofIfInfomsg || int(int32(ne.Uint32(m.Data[4:]))) != i.Index {
+		if m.Header.Type != unix.RTM_NEWLINK || len(m.Data) < unix.SizeofIfInfomsg ||
+			int(int32(ne.Uint32(m.Data[4:]))) != i.Index {
 			continue
 		}
 		attrs, err := unix.ParseNetlinkRouteAttr(&m)

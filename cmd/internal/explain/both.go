@@ -25,7 +25,8 @@ const kindWay analyse.Kind = "the way"
 // readBoth reads two captures of the same conversations, from different places. Of the first one
 // drawn is what is asked for; of the second what belongs to that. Files are read twice if they are
 // longer than what is drawn.
-func readBoth(es [2]*explanation, in [2]io.ReadSeeker, opt analyse.Options, drawn *window, chosen bool) (windows [2]*window, err error) {
+func readBoth(es [2]*explanation, in [2]io.ReadSeeker, opt analyse.Options, drawn *window,
+	chosen bool) (windows [2]*window, err error) {
 	drawn.keyed = true
 	if err := es[0].read(in[0], opt, drawn); err != nil {
 		return windows, fmt.Errorf("%s: %w", es[0].Name, err)
@@ -62,7 +63,8 @@ func readBoth(es [2]*explanation, in [2]io.ReadSeeker, opt analyse.Options, draw
 }
 
 // pageWith is the page of two captures.
-func (e *explanation) pageWith(other *explanation, in [2]io.ReadSeeker, opt analyse.Options, drawn *window, chosen bool) (*pageData, error) {
+func (e *explanation) pageWith(other *explanation, in [2]io.ReadSeeker, opt analyse.Options, drawn *window,
+	chosen bool) (*pageData, error) {
 	es := [2]*explanation{e, other}
 	windows, err := readBoth(es, in, opt, drawn, chosen)
 	if err != nil {
@@ -87,12 +89,15 @@ func bothPage(es [2]*explanation, windows [2]*window) (*pageData, error) {
 	}
 	m := match(rows[0], rows[1])
 	if m == nil {
-		return nil, fmt.Errorf("no packet is in both %s and %s: captures of the same conversation are expected, from its two ends", names[0], names[1])
+		return nil, fmt.Errorf(
+			"no packet is in both %s and %s: captures of the same conversation are expected, from its two ends",
+			names[0], names[1])
 	}
 	d := &pageData{
 		File: names[0] + " and " + names[1], Files: []pageFile{{names[0], es[0].Packets}, {names[1], es[1].Packets}},
 		Packets: es[0].Packets + es[1].Packets, Clock: m.clock.text(names[0], names[1]),
-		MoreConnections: es[0].MoreConnections + es[1].MoreConnections, MoreFindings: es[0].MoreFindings + es[1].MoreFindings,
+		MoreConnections: es[0].MoreConnections + es[1].MoreConnections, MoreFindings: es[0].MoreFindings +
+			es[1].MoreFindings,
 		startNs: es[0].StartNs, StartS: es[0].StartNs / 1e9, StartNs: es[0].StartNs % 1e9,
 	}
 	for f, e := range es {
@@ -118,7 +123,8 @@ func bothPage(es [2]*explanation, windows [2]*window) (*pageData, error) {
 	m.judge(d.rows, ends)
 	d.Findings = append(wayFindings(d.rows, m, names), bothFindings(es, d.rows, numbers, names)...)
 	slices.SortStableFunc(d.Findings, func(a, b pageFinding) int {
-		sum := func(f pageFinding) int { return map[bool]int{true: 0, false: 1}[f.Kind == kindWay] } // what sums the others up comes before them
+		// What sums the others up comes before them.
+		sum := func(f pageFinding) int { return map[bool]int{true: 0, false: 1}[f.Kind == kindWay] }
 		return cmp.Or(cmp.Compare(a.Weight, b.Weight), sum(a)-sum(b), cmp.Compare(a.AtNs, b.AtNs))
 	})
 	return d, nil
@@ -282,7 +288,8 @@ func (m *matching) judge(rows []row, ends [2][2]int64) {
 		case analyse.RoleAnswer:
 			if r.flags&flagBadICRC == 0 {
 				nak := r.answers && r.syndrome>>5 != 0
-				settle(asks, waiting, fateUnseen, func(psn ib.PSN) bool { return psn.Diff(r.psn) < 0 || psn == r.psn && !nak })
+				settle(asks, waiting, fateUnseen,
+					func(psn ib.PSN) bool { return psn.Diff(r.psn) < 0 || psn == r.psn && !nak })
 			}
 			if lost && len(answers[asks]) < most {
 				answers[asks] = append(answers[asks], i)
@@ -362,15 +369,19 @@ func wayFindings(rows []row, m *matching, names [2]string) (out []pageFinding) {
 		case w.maybe == 0:
 			text += fmt.Sprintf("lost on the way: %s.", share(w.lost))
 		case w.lost == 0:
-			text += fmt.Sprintf("not in %s: %s, probably lost on the way. What the ends did after does not show it.", names[1-w.from], share(w.maybe))
+			text += fmt.Sprintf("not in %s: %s, probably lost on the way. What the ends did after does not show it.",
+				names[1-w.from], share(w.maybe))
 		default:
-			text += fmt.Sprintf("lost on the way: %s; not in %s, and probably lost: %s.", share(w.lost), names[1-w.from], share(w.maybe))
+			text += fmt.Sprintf("lost on the way: %s; not in %s, and probably lost: %s.", share(w.lost),
+				names[1-w.from], share(w.maybe))
 		}
 		if w.unseen > 0 {
-			text += fmt.Sprintf(" %d more are not in %s though they were acknowledged: that capture is not complete.", w.unseen, names[1-w.from])
+			text += fmt.Sprintf(" %d more are not in %s though they were acknowledged: that capture is not complete.",
+				w.unseen, names[1-w.from])
 		}
 		if w.lacking > 0 {
-			text += fmt.Sprintf(" %s came that %s lacks: that capture is not complete.", count(w.lacking, "packet"), names[w.from])
+			text += fmt.Sprintf(" %s came that %s lacks: that capture is not complete.",
+				count(w.lacking, "packet"), names[w.from])
 		}
 		if w.over > 0 {
 			text += fmt.Sprintf(" %d were overtaken.", w.over)
@@ -380,14 +391,16 @@ func wayFindings(rows []row, m *matching, names [2]string) (out []pageFinding) {
 		}
 		if n := len(w.delays); n > 0 && !math.IsInf(m.clock.room, 1) {
 			slices.Sort(w.delays)
-			text += fmt.Sprintf(" They took %v to %v, half of them %v or less.", duration(w.delays[0]), duration(w.delays[n-1]), duration(w.delays[n/2]))
+			text += fmt.Sprintf(" They took %v to %v, half of them %v or less.", duration(w.delays[0]),
+				duration(w.delays[n-1]), duration(w.delays[n/2]))
 		}
 		f.Text = text
 		weight := 1
 		if w.lost+w.maybe == 0 {
 			weight = 3
 		} else {
-			f.Advice = "Look at what is between the two places: interface and switch counters on the way in this direction."
+			f.Advice =
+				"Look at what is between the two places: interface and switch counters on the way in this direction."
 		}
 		out = append(out, pageFinding{Finding: f, Weight: weight, In: w.from})
 	}
@@ -468,9 +481,11 @@ func bothFindings(es [2]*explanation, rows []row, numbers [2]map[int]int, names 
 				case lost > 0:
 					p.Both = what
 				case damaged > 0:
-					p.Both = fmt.Sprintf("It came, but was changed on the way: packet %d of %s is packet %d of %s.", rows[damaged].frame, names[0], rows[damaged].frame2, names[1])
+					p.Both = fmt.Sprintf("It came, but was changed on the way: packet %d of %s is packet %d of %s.",
+						rows[damaged].frame, names[0], rows[damaged].frame2, names[1])
 				case came > 0 && !f.Certain:
-					p.Both = fmt.Sprintf("It was not lost on the way: both captures have each %v with PSN %d.", role, f.PSN)
+					p.Both = fmt.Sprintf(
+						"It was not lost on the way: both captures have each %v with PSN %d.", role, f.PSN)
 					p.Weight = 2
 				}
 			}

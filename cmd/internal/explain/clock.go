@@ -146,5 +146,7 @@ func (c *clock) text(a, b string) string {
 		}
 		s += fmt.Sprintf(", and %s %v a second", word, time.Duration(math.Round(math.Abs(c.drift)*1e9)))
 	}
-	return s + fmt.Sprintf(". That is from %s one way and %d the other that both files have: the shortest times leave no more room.", count(c.samples[0], "packet"), c.samples[1])
+	return s + fmt.Sprintf(
+		". That is from %s one way and %d the other that both files have: the shortest times leave no more room.",
+		count(c.samples[0], "packet"), c.samples[1])
 }

@@ -10,7 +10,8 @@ import (
 
 // synthetic are packets between two places whose clocks differ by offset at 0, and drift apart. The
 // ways take base and what the queues are worth.
-func synthetic(rng *rand.Rand, n int, over int64, offset int64, drift float64, base [2]int64, oneWay bool) (all []sample) {
+func synthetic(rng *rand.Rand, n int, over int64, offset int64, drift float64, base [2]int64,
+	oneWay bool) (all []sample) {
 	for range n {
 		at := rng.Int64N(over)
 		second := func(first int64) int64 { return first + offset + int64(math.Round(float64(first)*drift)) }
@@ -48,7 +49,8 @@ func TestClock(t *testing.T) {
 		}
 		for _, first := range []int64{began, (began + ended) / 2, ended} {
 			second := first + offset + int64(math.Round(float64(first)*drift))
-			require.InDelta(t, first, c.first(second), c.wrong+2, "seed %d: %d packets over %d ns, drift %g, found %g", seed, n, over, drift, c.drift)
+			require.InDelta(t, first, c.first(second), c.wrong+2,
+				"seed %d: %d packets over %d ns, drift %g, found %g", seed, n, over, drift, c.drift)
 		}
 		if over > 5e9 && n > 500 && math.Abs(drift) > 2e-5 {
 			require.InDelta(t, drift, c.drift, 1e-5, "seed %d", seed)

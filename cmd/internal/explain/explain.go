@@ -26,24 +26,36 @@ type options struct {
 
 func (o *options) table() []getopt.Option {
 	return []getopt.Option{
-		{Short: 'v', Long: "verbose", Help: "all findings; by default the first 10 of each kind", Set: getopt.Bool(&o.verbose)},
+		{Short: 'v', Long: "verbose", Help: "all findings; by default the first 10 of each kind",
+			Set: getopt.Bool(&o.verbose)},
 		{Long: "json", Help: "print one JSON object instead of text", Set: getopt.Bool(&o.json)},
 		{Long: "html", Help: "write a page of HTML, which needs nothing else", Set: getopt.Bool(&o.html)},
-		{Long: "last", Arg: "n", Help: "of --html: draw the last n packets, at most 500,000; by default the first 100,000, or those around the first finding", Set: getopt.Int(&o.last, 1, mostDrawn)},
-		{Long: "around", Arg: "frame", Help: "of --html: draw 100,000 packets around this frame of the file", Set: getopt.Int(&o.around, 1, math.MaxInt32)},
-		{Short: 'o', Long: "output", Arg: "file", Help: "where to; by default standard output", Set: getopt.String(&o.output)},
-		{Long: "local", Arg: "address", Help: "address of the host where the capture was taken, if the file does not tell", Set: getopt.String(&o.local)},
+		{Long: "last", Arg: "n",
+			Help: "of --html: draw the last n packets, at most 500,000; by default the first 100,000, or those around the first finding",
+			Set:  getopt.Int(&o.last, 1, mostDrawn)},
+		{Long: "around", Arg: "frame", Help: "of --html: draw 100,000 packets around this frame of the file",
+			Set: getopt.Int(&o.around, 1, math.MaxInt32)},
+		{Short: 'o', Long: "output", Arg: "file", Help: "where to; by default standard output",
+			Set: getopt.String(&o.output)},
+		{Long: "local", Arg: "address",
+			Help: "address of the host where the capture was taken, if the file does not tell",
+			Set:  getopt.String(&o.local)},
 		{Long: "check", Help: "exit status 1 if there is a finding", Set: getopt.Bool(&o.check)},
-		{Long: "strict", Help: "hold every packet against the rules of the specification; exit status 1 if one is broken for certain", Set: getopt.Bool(&o.strict)},
-		{Long: "complete", Help: "of --strict: the capture has all packets of its connections, from the first on", Set: getopt.Bool(&o.complete)},
-		{Long: "lossless", Help: "of --strict: between the place of the capture and both ends nothing is lost or reordered", Set: getopt.Bool(&o.lossless)},
+		{Long: "strict", Help: "hold every packet against the rules of the specification; exit status 1 if one is broken for certain",
+			Set: getopt.Bool(&o.strict)},
+		{Long: "complete", Help: "of --strict: the capture has all packets of its connections, from the first on",
+			Set: getopt.Bool(&o.complete)},
+		{Long: "lossless",
+			Help: "of --strict: between the place of the capture and both ends nothing is lost or reordered",
+			Set:  getopt.Bool(&o.lossless)},
 		{Long: "kinds", Help: "what can be found, and what to do about it", Set: getopt.Bool(&o.kinds)},
 	}
 }
 
 // Command returns the subcommand.
 func Command() tool.Command {
-	return tool.Command{Name: "explain", Summary: "what went wrong in a capture, why, and what to do about it", Run: run}
+	return tool.Command{Name: "explain",
+		Summary: "what went wrong in a capture, why, and what to do about it", Run: run}
 }
 
 const usage = `explain: what went wrong in a capture, why, and what to do about it
@@ -115,7 +127,8 @@ func run(_ context.Context, env *tool.Env, args []string) error {
 	switch {
 	case len(operands) == 2:
 		all = append(all, &explanation{Name: operands[1]})
-		page, err = e.pageWith(all[1], [2]io.ReadSeeker{in[0].(io.ReadSeeker), in[1].(io.ReadSeeker)}, opt, drawn, chosen)
+		page, err = e.pageWith(all[1], [2]io.ReadSeeker{in[0].(io.ReadSeeker), in[1].(io.ReadSeeker)},
+			opt, drawn, chosen)
 	case o.html:
 		if err = e.read(in[0], opt, drawn); err == nil && !chosen {
 			drawn, err = e.redraw(in[0], opt, drawn)

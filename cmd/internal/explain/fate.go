@@ -89,7 +89,8 @@ func tell(rows []row, findings []*analyse.Finding) []row {
 			}
 		}
 		a := &rows[anchor]
-		g := row{atNs: a.atNs, connection: a.connection, end: a.end, role: role, psn: f.PSN, qpn: f.QPN, fate: what, more: fmt.Sprintf("%v %d", role, f.PSN)}
+		g := row{atNs: a.atNs, connection: a.connection, end: a.end, role: role, psn: f.PSN, qpn: f.QPN,
+			fate: what, more: fmt.Sprintf("%v %d", role, f.PSN)}
 		if role == analyse.RoleAnswer {
 			g.flags = flagResponse
 		}

@@ -158,7 +158,8 @@ func (d *pageData) write(w io.Writer) error {
 	script := "\"use strict\";\n(() => {\n" + ladderJS + chartsJS + pageJS + "})();\n"
 	sum := sha256.Sum256([]byte(script))
 	before, after, _ := strings.Cut(pageHTML, "{{DATA}}")
-	before = strings.NewReplacer("{{TITLE}}", html.EscapeString(d.File), "{{SCRIPTHASH}}", base64.StdEncoding.EncodeToString(sum[:]), "{{STYLE}}", pageCSS).Replace(before)
+	before = strings.NewReplacer("{{TITLE}}", html.EscapeString(d.File), "{{SCRIPTHASH}}",
+		base64.StdEncoding.EncodeToString(sum[:]), "{{STYLE}}", pageCSS).Replace(before)
 	after = strings.Replace(after, "{{SCRIPT}}", script, 1)
 
 	b := append([]byte(before), data[:len(data)-1]...) // the brace that ends it comes after the rows

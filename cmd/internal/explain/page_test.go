@@ -83,9 +83,11 @@ func TestPageOfHostileText(t *testing.T) {
 func TestPageCNP(t *testing.T) {
 	cfg := stage.Config{MTU: ib.MTU4096}
 	cfg.Sim.Up = sim.Pipe{BitsPerSecond: 40e9, Latency: 1000}
-	cfg.Sim.Down = sim.Pipe{BitsPerSecond: 10e9, Latency: 1000, QueueBytes: 1 << 20, Mark: sim.RED{KminBytes: 20_000, KmaxBytes: 100_000, Pmax: 0.2}.Mark}
+	cfg.Sim.Down = sim.Pipe{BitsPerSecond: 10e9, Latency: 1000, QueueBytes: 1 << 20,
+		Mark: sim.RED{KminBytes: 20_000, KmaxBytes: 100_000, Pmax: 0.2}.Mark}
 	for i := range cfg.Tuning {
-		cfg.Tuning[i] = transport.Tuning{LossProbe: -1, MaxUnackedPackets: transport.DefaultMaxUnackedPackets, Congestion: cc.Config{Algorithm: cc.DCQCNPaper, LineRate: 40 * cc.Gbps, Capped: true, Burst: -1}}
+		cfg.Tuning[i] = transport.Tuning{LossProbe: -1, MaxUnackedPackets: transport.DefaultMaxUnackedPackets,
+			Congestion: cc.Config{Algorithm: cc.DCQCNPaper, LineRate: 40 * cc.Gbps, Capped: true, Burst: -1}}
 	}
 	cfg.Attr = func(_ int, a *verbs.ConnAttr) { a.TrafficClass = 2 } // ECT(0): may be marked
 	s, err := stage.New(cfg)
@@ -112,7 +114,9 @@ func TestPageCNP(t *testing.T) {
 func fates(d *pageData) (out []string) {
 	for _, r := range d.rows {
 		if r.fate != fateUnknown {
-			out = append(out, fmt.Sprint(r.role, " ", r.psn)+[]string{"", " lost", " maybe lost", " dropped", " maybe dropped"}[r.fate]+map[bool]string{true: ", not here"}[r.frame == 0])
+			out = append(out, fmt.Sprint(r.role, " ", r.psn)+[]string{
+				"", " lost", " maybe lost", " dropped", " maybe dropped",
+			}[r.fate]+map[bool]string{true: ", not here"}[r.frame == 0])
 		}
 	}
 	return out
@@ -138,7 +142,8 @@ func TestPageFates(t *testing.T) {
 	}
 	require.Equal(t, []string{"request 1003 maybe lost"}, fates(play(0, 1003, stage.At0)))
 	require.Equal(t, []string{"request 1003 lost, not here"}, fates(play(0, 1003, stage.At1)))
-	require.Equal(t, []string{"request 1008 maybe lost"}, fates(play(1, 1008, stage.At0)), "to the sender that looks the same")
+	require.Equal(t, []string{"request 1008 maybe lost"}, fates(play(1, 1008, stage.At0)),
+		"to the sender that looks the same")
 	require.Equal(t, []string{"answer 1008 maybe lost"}, fates(play(1, 1008, stage.At1)))
 }
 
@@ -146,7 +151,8 @@ func TestPageFates(t *testing.T) {
 func TestPageBound(t *testing.T) {
 	d := &pageData{MoreFindings: 1}
 	for i := range pageFindings + 5 {
-		d.Findings = append(d.Findings, pageFinding{Finding: &analyse.Finding{Frames: []int{1}, Connection: pageConnections + 3 - min(i, 1)}})
+		d.Findings = append(d.Findings,
+			pageFinding{Finding: &analyse.Finding{Frames: []int{1}, Connection: pageConnections + 3 - min(i, 1)}})
 	}
 	for i := range pageConnections + 7 {
 		d.Connections = append(d.Connections, &analyse.Connection{Number: i + 1, Packets: pageConnections - i})
@@ -164,7 +170,8 @@ func TestPageBound(t *testing.T) {
 
 // What the application saw as an error comes first, what nothing was lost by last.
 func TestPageOrder(t *testing.T) {
-	mild, plain, bad := &analyse.Finding{Kind: analyse.CEMarked}, &analyse.Finding{Kind: analyse.LostAck}, &analyse.Finding{Kind: analyse.RemoteAccess, Status: "10"}
+	mild, plain, bad := &analyse.Finding{Kind: analyse.CEMarked}, &analyse.Finding{Kind: analyse.LostAck},
+		&analyse.Finding{Kind: analyse.RemoteAccess, Status: "10"}
 	require.Equal(t, []*analyse.Finding{bad, plain, mild}, weighed([]*analyse.Finding{mild, plain, bad}))
 	b, err := json.Marshal(pageFinding{Finding: bad, Weight: weigh(bad)})
 	require.NoError(t, err)

@@ -75,15 +75,17 @@ func rowOf(p *pcap.Packet, n analyse.Note) row {
 	case h&ib.HasRETH != 0:
 		more = fmt.Sprintf("%d bytes at 0x%x, rkey 0x%x", p.RETH.Len, p.RETH.VA, uint32(p.RETH.RKey))
 	case h&ib.HasAtomicETH != 0:
-		more = fmt.Sprintf("0x%x, rkey 0x%x, swap or add %d, compare %d", p.Atomic.VA, uint32(p.Atomic.RKey), p.Atomic.SwapAdd, p.Atomic.Compare)
+		more = fmt.Sprintf("0x%x, rkey 0x%x, swap or add %d, compare %d", p.Atomic.VA, uint32(p.Atomic.RKey),
+			p.Atomic.SwapAdd, p.Atomic.Compare)
 	case h&ib.HasAtomicAckETH != 0:
 		more = fmt.Sprintf("original value %d", p.AtomicAck)
 	}
 	if h := p.Opcode.Info().Headers; p.Problem == "" && h&ib.HasImmDt != 0 {
 		more = strings.TrimPrefix(more+fmt.Sprintf(", immediate 0x%x", p.ImmDt), ", ")
 	}
-	return row{src: p.Flow.Src, dst: p.Flow.Dst, frame: p.Frame, atNs: p.AtNs, connection: n.Connection, operation: n.Operation, payload: p.PayloadBytes, more: more,
-		psn: p.PSN, msn: p.AETH.MSN, qpn: p.DestQP, opcode: p.Opcode, syndrome: p.AETH.Syndrome, answers: p.Opcode.Has(ib.HasAETH),
+	return row{src: p.Flow.Src, dst: p.Flow.Dst, frame: p.Frame, atNs: p.AtNs, connection: n.Connection,
+		operation: n.Operation, payload: p.PayloadBytes, more: more, psn: p.PSN, msn: p.AETH.MSN,
+		qpn: p.DestQP, opcode: p.Opcode, syndrome: p.AETH.Syndrome, answers: p.Opcode.Has(ib.HasAETH),
 		end: uint8(n.End), role: n.Role, cause: n.Cause, flags: uint16(flags), dir: p.Dir}
 }
 
@@ -122,8 +124,10 @@ func (r *row) append(b []byte, startNs int64) []byte {
 	if r.answers {
 		syndrome = int64(r.syndrome)
 	}
-	for i, n := range [...]int64{int64(r.frame), r.atNs - startNs, int64(r.connection), int64(r.end), int64(r.role), int64(r.opcode),
-		int64(r.psn), int64(r.payload), int64(r.flags), int64(r.cause), int64(r.operation), syndrome, int64(r.msn), int64(r.qpn)} {
+	for i, n := range [...]int64{int64(r.frame), r.atNs - startNs, int64(r.connection), int64(r.end),
+		int64(r.role), int64(r.opcode),
+		int64(r.psn), int64(r.payload), int64(r.flags), int64(r.cause), int64(r.operation), syndrome,
+		int64(r.msn), int64(r.qpn)} {
 		b = append(b, "[,"[min(i, 1)])
 		b = strconv.AppendInt(b, n, 10)
 	}

@@ -75,7 +75,8 @@ func printViolations(w io.Writer, name string, rep *strict.Report, all bool) {
 		if v.More > 0 {
 			more = fmt.Sprintf("; and %s more", count(v.More, "packet"))
 		}
-		fmt.Fprintf(w, "packet %d  %s (%s), by %v: allowed is %s; came %s%s [%s]\n", v.Frame, v.Rule, infos[v.Rule].Source, v.By, v.Allowed, v.Came, more, sure)
+		fmt.Fprintf(w, "packet %d  %s (%s), by %v: allowed is %s; came %s%s [%s]\n", v.Frame, v.Rule,
+			infos[v.Rule].Source, v.By, v.Allowed, v.Came, more, sure)
 	}
 	rules := slices.Sorted(maps.Keys(rep.Broken))
 	if len(rules) == 0 {
@@ -90,7 +91,8 @@ func printViolations(w io.Writer, name string, rep *strict.Report, all bool) {
 		fmt.Fprintf(w, "%-14s %6d certain %6d possible  %s%s\n", r, c.Certain, c.Possible, infos[r].Text, cut)
 	}
 	if rep.Selective > 0 {
-		fmt.Fprintf(w, "%s of senders that repeat selectively (docs/loss.md), by a reserved bit that receivers ignore: no violation\n", count(rep.Selective, "packet"))
+		fmt.Fprintf(w, "%s of senders that repeat selectively (docs/loss.md), by a reserved bit that receivers ignore: no violation\n",
+			count(rep.Selective, "packet"))
 	}
 	if rep.Left > 0 {
 		fmt.Fprintf(w, "%s not followed: there are too many connections\n", count(rep.Left, "packet"))

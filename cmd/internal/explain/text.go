@@ -75,7 +75,8 @@ func (s textStyle) wrap(indent, text string) string {
 // print writes the explanation as text.
 func (e *explanation) print(w io.Writer, s textStyle, all bool) {
 	r := e.Report
-	fmt.Fprintf(w, "%s: %s of RoCE v2 in %v%s\n", e.Name, count(r.Packets, "packet"), duration(r.DurationNs), e.others())
+	fmt.Fprintf(w, "%s: %s of RoCE v2 in %v%s\n", e.Name, count(r.Packets, "packet"),
+		duration(r.DurationNs), e.others())
 	if r.Packets == 0 {
 		fmt.Fprint(w, s.wrap("", "There is nothing to explain. If the application did talk: was the capture taken on the right interface? Packets of a network card with RDMA bypass the kernel, and tcpdump does not see them there; mirror the switch port, or use the card's sniffer. With goroce, roce/link/trace writes what a device sends and receives, without root."))
 		return
@@ -103,7 +104,8 @@ func (e *explanation) print(w io.Writer, s textStyle, all bool) {
 		if !f.Certain {
 			sure = "likely"
 		}
-		fmt.Fprintf(w, "\n%s  %s, %s, at %v\n", s.paint("33", fmt.Sprintf("packet %d", f.Frames[0])), s.bold(string(f.Kind)), sure, duration(f.AtNs))
+		fmt.Fprintf(w, "\n%s  %s, %s, at %v\n", s.paint("33", fmt.Sprintf("packet %d", f.Frames[0])),
+			s.bold(string(f.Kind)), sure, duration(f.AtNs))
 		fmt.Fprint(w, s.wrap("  ", f.Text))
 	}
 	for _, k := range slices.Sorted(maps.Keys(shown)) {
@@ -178,7 +180,8 @@ func end(p analyse.Endpoint) string {
 }
 
 func (e *explanation) printConnection(w io.Writer, s textStyle, c *analyse.Connection) {
-	fmt.Fprintf(w, "\n%s %s, %s - %s", s.bold(fmt.Sprintf("Connection %d:", c.Number)), c.Transport, end(c.Ends[0]), end(c.Ends[1]))
+	fmt.Fprintf(w, "\n%s %s, %s - %s", s.bold(fmt.Sprintf("Connection %d:", c.Number)), c.Transport,
+		end(c.Ends[0]), end(c.Ends[1]))
 	if c.MTU != 0 {
 		fmt.Fprintf(w, ", path MTU %d", c.MTU)
 	}
@@ -214,15 +217,17 @@ func way(w *analyse.Way) string {
 		parts = append(parts, "goodput "+rate(w.GoodputBps))
 	}
 	if l := w.Latency; l.Count > 0 {
-		parts = append(parts, fmt.Sprintf("latency p50 %v, p90 %v, p99 %v", duration(l.P50), duration(l.P90), duration(l.P99)))
+		parts = append(parts,
+			fmt.Sprintf("latency p50 %v, p90 %v, p99 %v", duration(l.P50), duration(l.P90), duration(l.P99)))
 	}
 	if l := w.RTT; l.Count > 0 {
 		parts = append(parts, fmt.Sprintf("round trip %v to %v", duration(l.Min), duration(l.P99)))
 	}
 	t := strings.Join(parts, ", ")
 	if w.Again > 0 {
-		t += fmt.Sprintf("; %d of %d request packets were sent again (%.1f %%): %s, %s, %s", w.Again, w.Packets, 100*float64(w.Again)/float64(w.Packets),
-			count(w.Sequence, "sequence NAK"), count(w.RNRNAKs, "RNR NAK"), count(w.Timeouts, "timeout"))
+		t += fmt.Sprintf("; %d of %d request packets were sent again (%.1f %%): %s, %s, %s", w.Again,
+			w.Packets, 100*float64(w.Again)/float64(w.Packets), count(w.Sequence, "sequence NAK"),
+			count(w.RNRNAKs, "RNR NAK"), count(w.Timeouts, "timeout"))
 	} else {
 		t += "; nothing was sent again"
 	}

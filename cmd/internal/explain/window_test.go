@@ -145,7 +145,8 @@ func TestPageOfAPart(t *testing.T) {
 		require.Equal(t, []any{c.first, c.last}, []any{rows[0][0], rows[len(rows)-1][0]})
 		require.Equal(t, 677.0, rest["packets"])
 	}
-	for _, bad := range [][]string{{"--last", "5", file}, {"--html", "--last", "5", "--around", "5", file}, {"--html", "--last", "0", file}, {"--html", "--last", "500001", file}} {
+	for _, bad := range [][]string{{"--last", "5", file}, {"--html", "--last", "5", "--around", "5", file},
+		{"--html", "--last", "0", file}, {"--html", "--last", "500001", file}} {
 		_, _, err := explained(t, bad...)
 		require.Error(t, err)
 	}

@@ -9,8 +9,7 @@ import (
 type Option struct {
 	Short byte   // 0 if it has no short form
 	Long  string // without the dashes; empty if it has no long form
-	// Arg names the option's value in the help text; an option without a
-	// value has an empty Arg.
+	// Arg names the option's value in the help text; an option without a value has an empty Arg.
 	Arg  string
 	Help string // one line; an option without help is left out of Usage
 	// Set takes the value; "" for an option that has none. Its error is
@@ -36,8 +35,7 @@ type Error struct {
 	Err    error // what Option.Set returned, if it did
 }
 
-// Misuse returns an *Error about options that are right one by one, or about
-// operands.
+// Misuse returns an *Error about options that are right one by one, or about operands.
 func Misuse(format string, args ...any) error { return &Error{Err: fmt.Errorf(format, args...)} }
 
 func (e *Error) Error() string {

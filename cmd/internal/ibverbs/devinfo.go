@@ -23,7 +23,8 @@ type devinfoOptions struct {
 func (o *devinfoOptions) table() []getopt.Option {
 	return append([]getopt.Option{
 		{Short: 'v', Long: "verbose", Help: "print all attributes", Set: getopt.Bool(&o.verbose)},
-		{Short: 'l', Long: "list", Help: "print only the names of devices that can be opened", Set: getopt.Bool(&o.list)},
+		{Short: 'l', Long: "list", Help: "print only the names of devices that can be opened",
+			Set: getopt.Bool(&o.list)},
 		{Short: 'i', Long: "ib-port", Arg: "port", Help: "port of the device: 1", Set: getopt.Int(new(int), 1, 1)},
 		{Long: "ipv6", Help: "use an IPv6 address by default", Set: getopt.Bool(&o.ipv6)},
 		{Long: "json", Help: "print one JSON object instead of text", Set: getopt.Bool(&o.json)},
@@ -37,7 +38,9 @@ func Devinfo() tool.Command {
 
 func runDevinfo(_ context.Context, env *tool.Env, args []string) (err error) {
 	o := &devinfoOptions{}
-	operands, err := tool.Parse("devinfo: what a device is and can do, as ibv_devinfo\n\nUsage:\n  roce devinfo [options]\n\nOptions:\n", o.table(), args)
+	operands, err := tool.Parse(
+		"devinfo: what a device is and can do, as ibv_devinfo\n\nUsage:\n  roce devinfo [options]\n\nOptions:\n",
+		o.table(), args)
 	switch {
 	case err != nil:
 		return err
@@ -115,7 +118,8 @@ func (i *info) print(w io.Writer, verbose bool) {
 		// Names and values stand in columns of eight characters.
 		width := indent*8 + len(name) + 1
 		tabs := max((column-width+7)/8, 1)
-		fmt.Fprintf(w, "%s%s:%s%s\n", strings.Repeat("\t", indent), name, strings.Repeat("\t", tabs), fmt.Sprintf(format, args...))
+		fmt.Fprintf(w, "%s%s:%s%s\n", strings.Repeat("\t", indent), name, strings.Repeat("\t", tabs),
+			fmt.Sprintf(format, args...))
 	}
 	dev := func(name, format string, args ...any) { row(1, name, 40, format, args...) }
 	port := func(name, format string, args ...any) { row(3, name, 48, format, args...) }
@@ -185,8 +189,7 @@ func (i *info) printDevice(row func(name, format string, args ...any)) {
 	row("num_comp_vectors", "%d", d.CompletionVectors)
 }
 
-// printLink prints what the packets travel by, which has no equivalent in
-// verbs.
+// printLink prints what the packets travel by, which has no equivalent in verbs.
 func (i *info) printLink(row func(name, format string, args ...any)) {
 	l := &i.Link
 	onOff := func(on bool) string {

@@ -11,10 +11,9 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// besideOthers makes a device that another program uses no failure: a user that asks
-// what a device can do need not be able to use it at the moment, and
-// ibv_devinfo does not either. Such a device is opened on another UDP port,
-// which nobody is told; a remark says so.
+// besideOthers makes a device that another program uses no failure: a user that asks what a device
+// can do need not be able to use it at the moment, and ibv_devinfo does not either. Such a device
+// is opened on another UDP port, which nobody is told; a remark says so.
 func besideOthers(env *tool.Env) *tool.Env {
 	open := env.Open
 	if open == nil {

@@ -21,14 +21,17 @@ import (
 var update = flag.Bool("update", false, "write the golden files anew")
 
 func sample() info {
-	gids := []ib.GID{ib.GIDFromAddr(netip.MustParseAddr("10.77.0.2")), ib.GIDFromAddr(netip.MustParseAddr("2001:db8::1"))}
+	gids := []ib.GID{ib.GIDFromAddr(netip.MustParseAddr("10.77.0.2")),
+		ib.GIDFromAddr(netip.MustParseAddr("2001:db8::1"))}
 	return info{
 		HCA: "roce_eth0",
 		Device: verbs.DeviceAttr{
-			NodeGUID: 0x021122fffe334455, SystemImageGUID: 0x021122fffe334455, VendorID: 0xffffff, FirmwareVersion: "goroce",
-			MaxMRBytes: 1 << 46, MaxQP: 1 << 20, MaxQPWR: 1 << 14, MaxSGE: 32, MaxSGERead: 32, MaxCQ: 9, MaxCQE: 99, MaxMR: 8, MaxPD: 7,
-			MaxQPRdAtomic: 128, MaxQPInitAtomic: 128, AtomicCap: verbs.AtomicGlobal, MaxMW: 5, MaxSRQ: 4, MaxSRQWR: 3, MaxSRQSGE: 2, MaxPKeys: 1,
-			LocalCAAckDelay: 15, PhysicalPorts: 1, CompletionVectors: 1, MaxInline: 512,
+			NodeGUID: 0x021122fffe334455, SystemImageGUID: 0x021122fffe334455, VendorID: 0xffffff,
+			FirmwareVersion: "goroce", MaxMRBytes: 1 << 46, MaxQP: 1 << 20, MaxQPWR: 1 << 14, MaxSGE: 32,
+			MaxSGERead: 32, MaxCQ: 9, MaxCQE: 99, MaxMR: 8, MaxPD: 7, MaxQPRdAtomic: 128,
+			MaxQPInitAtomic: 128, AtomicCap: verbs.AtomicGlobal, MaxMW: 5, MaxSRQ: 4,
+			MaxSRQWR: 3, MaxSRQSGE: 2, MaxPKeys: 1, LocalCAAckDelay: 15, PhysicalPorts: 1,
+			CompletionVectors: 1, MaxInline: 512,
 		},
 		Port: verbs.PortAttr{Active: true, GIDs: 2, LinkName: "udp", LinkLayer: "Ethernet"},
 		Link: link.Capabilities{ICRCBits: 16, GSO: true, SendBufferBytes: 1 << 20, RecvBufferBytes: 1 << 21},
@@ -89,7 +92,8 @@ func TestDeviceInUse(t *testing.T) {
 	require.NoError(t, err)
 	defer other.Close()
 	var out, remarks bytes.Buffer
-	require.NoError(t, Devinfo().Run(t.Context(), &tool.Env{Stdout: &out, Stderr: &remarks}, []string{"--addr", addr.String()}))
+	require.NoError(t,
+		Devinfo().Run(t.Context(), &tool.Env{Stdout: &out, Stderr: &remarks}, []string{"--addr", addr.String()}))
 	require.Contains(t, out.String(), "\tPORT_ACTIVE (4)\n")
 	require.Equal(t, "devinfo: another program uses the device on "+addr.String()+" at the moment\n", remarks.String())
 }
@@ -102,7 +106,8 @@ func TestList(t *testing.T) {
 
 func TestDevinfoRefused(t *testing.T) {
 	for args, want := range map[string]string{
-		"host": "no operand", "-z": "unknown", "-i 2": "not within", "--addr 192.0.2.1": "not an address of this machine",
+		"host": "no operand", "-z": "unknown", "-i 2": "not within",
+		"--addr 192.0.2.1": "not an address of this machine",
 	} {
 		_, err := runHere(t, strings.Fields(args)...)
 		require.ErrorContains(t, err, want)

@@ -15,7 +15,8 @@ import (
 // Pingpongs returns the subcommands that send back and forth.
 func Pingpongs() (all []tool.Command) {
 	for _, k := range kinds {
-		all = append(all, tool.Command{Name: k.Name(), Summary: k.Summary(), Run: func(ctx context.Context, env *tool.Env, args []string) error {
+		all = append(all, tool.Command{Name: k.Name(), Summary: k.Summary(), Run: func(ctx context.Context,
+			env *tool.Env, args []string) error {
 			o, err := parse(k, args)
 			if err != nil {
 				return err

@@ -57,8 +57,7 @@ func (s *session) meet(ctx context.Context) (*oob.Conn, error) {
 	return l.Accept(ctx)
 }
 
-// messages is how many addresses are exchanged: srq_pingpong always sends its
-// whole table.
+// messages is how many addresses are exchanged: srq_pingpong always sends its whole table.
 func (o *Options) messages() int {
 	if o.Kind == SRQ {
 		return maxQPs
@@ -110,14 +109,17 @@ func (s *session) connect() error {
 			return fmt.Errorf("the peer has fewer than %d QPs: give -q the same number on both sides", o.QPs)
 		}
 		if d.GID.IsZero() {
-			return errors.New("the peer gave no GID: on its side choose one with -g (on rdma_rxe, -g 1 is the IPv4 one)")
+			return errors.New(
+				"the peer gave no GID: on its side choose one with -g (on rdma_rxe, -g 1 is the IPv4 one)")
 		}
 		if mine, theirs := s.mine[i].GID.Addr(), d.GID.Addr(); mine.Is4() != theirs.Is4() {
-			return fmt.Errorf("this side speaks from %v, the peer from %v: choose addresses of one family (--addr here, -g)", mine, theirs)
+			return fmt.Errorf(
+				"this side speaks from %v, the peer from %v: choose addresses of one family (--addr here, -g)", mine,
+				theirs)
 		}
 		c := verbs.ConnAttr{
-			SGIDIndex: s.gidIndex, MTU: o.MTU, Timeout: ib.TimeoutCode(o.QPTimeout), RetryCnt: retryCount, RNRRetry: retryCount,
-			MinRNRTimer: minRNRTimer, MaxRdAtomic: 1, MaxDestRdAtomic: 1,
+			SGIDIndex: s.gidIndex, MTU: o.MTU, Timeout: ib.TimeoutCode(o.QPTimeout), RetryCnt: retryCount,
+			RNRRetry: retryCount, MinRNRTimer: minRNRTimer, MaxRdAtomic: 1, MaxDestRdAtomic: 1,
 		}
 		if err := qp.ToRTR(verbs.RemoteInfo{QPN: d.QPN, PSN: d.PSN, GID: d.GID}, c); err != nil {
 			return fmt.Errorf("connect to %s: %w", tool.GIDText(d.GID.Addr()), err)

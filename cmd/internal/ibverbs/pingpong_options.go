@@ -23,15 +23,15 @@ const (
 
 var kinds = []Kind{RC, UC, UD, SRQ}
 
-// Name returns the name of the subcommand; with "ibv_" in front it is the name
-// of the original.
+// Name returns the name of the subcommand; with "ibv_" in front it is the name of the original.
 func (k Kind) Name() string {
 	return [...]string{"rc_pingpong", "uc_pingpong", "ud_pingpong", "srq_pingpong"}[k]
 }
 
 // Summary describes the tool in a line.
 func (k Kind) Summary() string {
-	return "SEND back and forth over " + [...]string{"RC", "UC", "UD", "RC with a shared receive queue"}[k] + ", as ibv_" + k.Name()
+	return "SEND back and forth over " + [...]string{"RC", "UC", "UD", "RC with a shared receive queue"}[k] +
+		", as ibv_" + k.Name()
 }
 
 func (k Kind) transport() ib.Transport {
@@ -80,14 +80,20 @@ type Options struct {
 
 func (o *Options) options() []getopt.Option {
 	opts := []getopt.Option{
-		{Short: 'p', Long: "port", Arg: "port", Help: "TCP port to listen on or connect to (default 18515)", Set: getopt.Int(&o.Port, 0, 65535)},
+		{Short: 'p', Long: "port", Arg: "port", Help: "TCP port to listen on or connect to (default 18515)",
+			Set: getopt.Int(&o.Port, 0, 65535)},
 		{Short: 'i', Long: "ib-port", Arg: "port", Help: "port of the device: 1", Set: getopt.Int(new(int), 1, 1)},
-		{Short: 's', Long: "size", Arg: "bytes", Help: fmt.Sprintf("message size (default %d)", o.Size), Set: getopt.Int(&o.Size, 1, maxSize)},
-		{Short: 'r', Long: "rx-depth", Arg: "n", Help: "receives posted at a time (default 500)", Set: getopt.Int(&o.RxDepth, 1, maxRxDepth)},
-		{Short: 'n', Long: "iters", Arg: "n", Help: "number of exchanges (default 1000)", Set: getopt.Int(&o.Iters, 1, 1<<31-1)},
-		{Short: 'l', Long: "sl", Arg: "sl", Help: "service level; has no meaning on Ethernet", Set: getopt.Int(new(int), 0, 15)},
+		{Short: 's', Long: "size", Arg: "bytes", Help: fmt.Sprintf("message size (default %d)", o.Size),
+			Set: getopt.Int(&o.Size, 1, maxSize)},
+		{Short: 'r', Long: "rx-depth", Arg: "n", Help: "receives posted at a time (default 500)",
+			Set: getopt.Int(&o.RxDepth, 1, maxRxDepth)},
+		{Short: 'n', Long: "iters", Arg: "n", Help: "number of exchanges (default 1000)",
+			Set: getopt.Int(&o.Iters, 1, 1<<31-1)},
+		{Short: 'l', Long: "sl", Arg: "sl", Help: "service level; has no meaning on Ethernet",
+			Set: getopt.Int(new(int), 0, 15)},
 		{Short: 'e', Long: "events", Help: "sleep on completion events", Set: getopt.Bool(&o.Events)},
-		{Short: 'g', Long: "gid-idx", Arg: "index", Help: "index of the local GID (default 0)", Set: getopt.Int(&o.GIDIndex, 0, 255)},
+		{Short: 'g', Long: "gid-idx", Arg: "index", Help: "index of the local GID (default 0)",
+			Set: getopt.Int(&o.GIDIndex, 0, 255)},
 		{Short: 'c', Long: "chk", Help: "compare the received bytes", Set: getopt.Bool(&o.Check)},
 		{Short: 'o', Long: "odp", Set: getopt.Ignore},
 		{Short: 'N', Long: "new_send", Set: getopt.Ignore},
@@ -96,13 +102,16 @@ func (o *Options) options() []getopt.Option {
 		{Long: "json", Help: "print one JSON object instead of text", Set: getopt.Bool(&o.JSON)},
 	}
 	if o.Kind != UD {
-		opts = append(opts, getopt.Option{Short: 'm', Long: "mtu", Arg: "mtu", Help: "path MTU (default 1024)", Set: o.setMTU})
+		opts = append(opts,
+			getopt.Option{Short: 'm', Long: "mtu", Arg: "mtu", Help: "path MTU (default 1024)", Set: o.setMTU})
 	}
 	if o.Kind.transport() == ib.RC {
-		opts = append(opts, getopt.Option{Long: "qp-timeout", Arg: "code", Help: "QP timeout, 4.096 us x 2^code (default 14)", Set: getopt.Int(&o.QPTimeout, 0, 31)})
+		opts = append(opts, getopt.Option{Long: "qp-timeout", Arg: "code",
+			Help: "QP timeout, 4.096 us x 2^code (default 14)", Set: getopt.Int(&o.QPTimeout, 0, 31)})
 	}
 	if o.Kind == SRQ {
-		opts = append(opts, getopt.Option{Short: 'q', Long: "num-qp", Arg: "n", Help: "number of QPs (default 16)", Set: getopt.Int(&o.QPs, 1, maxQPs-1)})
+		opts = append(opts, getopt.Option{Short: 'q', Long: "num-qp", Arg: "n",
+			Help: "number of QPs (default 16)", Set: getopt.Int(&o.QPs, 1, maxQPs-1)})
 	}
 	return append(opts, o.DeviceOptions.Options()...)
 }
@@ -117,10 +126,10 @@ func (o *Options) setMTU(s string) error {
 	return nil
 }
 
-// parse reads the command line of one of the tools; a request for help comes
-// back as a *tool.Text.
+// parse reads the command line of one of the tools; a request for help comes back as a *tool.Text.
 func parse(k Kind, args []string) (*Options, error) {
-	o := &Options{Kind: k, Port: oob.DefaultPort, Size: defaultSize, MTU: ib.MTU1024, RxDepth: defaultRxDepth, Iters: defaultIters, QPs: 1, QPTimeout: defaultTimeout}
+	o := &Options{Kind: k, Port: oob.DefaultPort, Size: defaultSize, MTU: ib.MTU1024, RxDepth: defaultRxDepth,
+		Iters: defaultIters, QPs: 1, QPTimeout: defaultTimeout}
 	switch k {
 	case UD:
 		o.Size = defaultSizeUD

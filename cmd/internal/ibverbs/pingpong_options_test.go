@@ -12,15 +12,19 @@ import (
 func TestParse(t *testing.T) {
 	o, err := parse(RC, nil)
 	require.NoError(t, err)
-	require.Equal(t, &Options{Port: 18515, Size: 4096, MTU: ib.MTU1024, RxDepth: 500, Iters: 1000, QPs: 1, QPTimeout: 14}, o)
+	require.Equal(t,
+		&Options{Port: 18515, Size: 4096, MTU: ib.MTU1024, RxDepth: 500, Iters: 1000, QPs: 1, QPTimeout: 14}, o)
 
 	o, err = parse(UD, strings.Fields("host -p 1 -n 5 -r 7 -e -g 1 -l 0 -c"))
 	require.NoError(t, err)
-	require.Equal(t, &Options{Kind: UD, Host: "host", Port: 1, Size: 1024, MTU: ib.MTU1024, RxDepth: 7, Iters: 5, QPs: 1, Events: true, GIDIndex: 1, Check: true, QPTimeout: 14}, o)
+	require.Equal(t, &Options{Kind: UD, Host: "host", Port: 1, Size: 1024, MTU: ib.MTU1024, RxDepth: 7,
+		Iters: 5, QPs: 1, Events: true, GIDIndex: 1, Check: true, QPTimeout: 14}, o)
 
 	o, err = parse(SRQ, strings.Fields("-m 4096 -s 100 --qp-timeout 18"))
 	require.NoError(t, err)
-	require.Equal(t, &Options{Kind: SRQ, Port: 18515, Size: 100, MTU: ib.MTU4096, RxDepth: 500, Iters: 1000, QPs: 16, QPTimeout: 18}, o)
+	require.Equal(t, &Options{
+		Kind: SRQ, Port: 18515, Size: 100, MTU: ib.MTU4096, RxDepth: 500, Iters: 1000, QPs: 16, QPTimeout: 18,
+	}, o)
 }
 
 func TestParseRefuses(t *testing.T) {

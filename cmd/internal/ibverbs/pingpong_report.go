@@ -19,7 +19,8 @@ func (s *session) print(side string, dests []dest) {
 				sep = ":" // as the original
 			}
 		}
-		fmt.Fprintf(s.env.Stdout, "  %s LID 0x%04x, QPN 0x%06x, PSN 0x%06x%s GID %s\n", label, d.LID, uint32(d.QPN), uint32(d.PSN), sep, tool.GIDText(d.GID.Addr()))
+		fmt.Fprintf(s.env.Stdout, "  %s LID 0x%04x, QPN 0x%06x, PSN 0x%06x%s GID %s\n", label, d.LID,
+			uint32(d.QPN), uint32(d.PSN), sep, tool.GIDText(d.GID.Addr()))
 	}
 }
 

@@ -27,7 +27,8 @@ func (s *session) allocate() error {
 	if mtu := s.dev.Port().ActiveMTU; o.Kind == UD && o.Size > mtu.Bytes() {
 		return fmt.Errorf("-s %d is more than the MTU of %d: a UD message is one packet", o.Size, mtu.Bytes())
 	} else if o.Kind != UD && o.MTU > mtu {
-		return fmt.Errorf("-m %d is more than the port's MTU of %d: choose a smaller one on both sides", o.MTU.Bytes(), mtu.Bytes())
+		return fmt.Errorf("-m %d is more than the port's MTU of %d: choose a smaller one on both sides",
+			o.MTU.Bytes(), mtu.Bytes())
 	}
 	if s.pd, err = s.dev.AllocPD(); err != nil {
 		return fmt.Errorf("protection domain: %w", err)
@@ -70,8 +71,7 @@ func (s *session) allocate() error {
 	return nil
 }
 
-// fill fills the buffer as the originals do; with -c the client marks the
-// beginning of each page.
+// fill fills the buffer as the originals do; with -c the client marks the beginning of each page.
 func (s *session) fill() {
 	b := s.buf.Bytes()
 	if s.o.Kind != SRQ {

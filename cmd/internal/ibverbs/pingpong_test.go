@@ -50,8 +50,7 @@ func TestLoopback(t *testing.T) {
 	}
 }
 
-// The text is what scripts read; numbers that differ from run to run are
-// replaced.
+// The text is what scripts read; numbers that differ from run to run are replaced.
 func TestText(t *testing.T) {
 	digits := regexp.MustCompile(`0x[0-9a-f]{6}|\d+\.\d\d`)
 	for kind, want := range map[Kind]string{
@@ -63,7 +62,8 @@ func TestText(t *testing.T) {
 			"20480 bytes in # seconds = # Mbit/sec\n10 iters in # seconds = # usec/iter\n",
 	} {
 		args := []string{"-n", "10"}
-		server, client := &toolcheck.Side{Args: args}, &toolcheck.Side{Args: append(args, "-g", "3")} // the same address
+		// The same address.
+		server, client := &toolcheck.Side{Args: args}, &toolcheck.Side{Args: append(args, "-g", "3")}
 		toolcheck.Run(t, Pingpongs()[kind], server, client)
 		require.NoError(t, client.Err)
 		require.NoError(t, server.Err)

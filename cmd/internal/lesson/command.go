@@ -23,8 +23,10 @@ func (o *options) table() []getopt.Option {
 		{Short: 'a', Long: "answers", Help: "with the answers to the questions", Set: getopt.Bool(&o.answers)},
 		{Long: "html", Help: "write the packets and what they mean as a page of HTML", Set: getopt.Bool(&o.html)},
 		{Long: "pcap", Help: "write the packets as a pcapng file", Set: getopt.Bool(&o.pcap)},
-		{Long: "site", Arg: "dir", Help: "write all lessons as a site that needs no server", Set: getopt.String(&o.site)},
-		{Short: 'o', Long: "output", Arg: "file", Help: "where to; by default standard output", Set: getopt.String(&o.output)},
+		{Long: "site", Arg: "dir", Help: "write all lessons as a site that needs no server",
+			Set: getopt.String(&o.site)},
+		{Short: 'o', Long: "output", Arg: "file", Help: "where to; by default standard output",
+			Set: getopt.String(&o.output)},
 	}
 }
 
@@ -106,7 +108,8 @@ func find(name string) *lesson {
 
 func list() string {
 	var b strings.Builder
-	b.WriteString("Each lesson is a run on a simulated link, one idea. They build on each other; an hour is enough for all.\n")
+	b.WriteString(
+		"Each lesson is a run on a simulated link, one idea. They build on each other; an hour is enough for all.\n")
 	n := 0
 	for _, p := range parts() {
 		fmt.Fprintf(&b, "\n%s\n", p.title)

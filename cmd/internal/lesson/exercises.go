@@ -18,7 +18,8 @@ func exercises() []lesson {
 			name: "survive", title: "Exercise: make this transfer survive", after: []string{"gone"},
 			text: `The network is cut for 900 ms, right when A begins to write. Choose A's ACK timeout and its retries so that the WRITE survives. But a long timeout makes every lone loss a long stall, so A must not wait longer than 200 ms for any one answer.`,
 			params: []param{
-				{name: "timeout", def: 14, min: 10, max: 20, help: "the code of A's ACK timeout: 14 is 67 ms, each step doubles it"},
+				{name: "timeout", def: 14, min: 10, max: 20,
+					help: "the code of A's ACK timeout: 14 is 67 ms, each step doubles it"},
 				{name: "retries", def: 3, min: 0, max: 7, help: "how often A sends again (retry_cnt)"},
 			},
 			cfg:  cutConfig,
@@ -40,13 +41,18 @@ func exercises() []lesson {
 				}
 				switch {
 				case r.wcs[0].Status != verbs.WCSuccess:
-					return "", fmt.Errorf("A gave up after %.0f ms, and the network was cut for 900: %v", float64(r.tookNs)/1e6, r.wcs[0].Status)
+					return "", fmt.Errorf("A gave up after %.0f ms, and the network was cut for 900: %v",
+						float64(r.tookNs)/1e6, r.wcs[0].Status)
 				case longest > 200e6:
-					return "", fmt.Errorf("the WRITE survives, but A once waited %.0f ms before it tried again", float64(longest)/1e6)
+					return "", fmt.Errorf("the WRITE survives, but A once waited %.0f ms before it tried again",
+						float64(longest)/1e6)
 				}
-				return fmt.Sprintf("A tried %d times, never waited longer than %.0f ms, and had its answer after %.0f ms.", len(sent)-3, float64(longest)/1e6, float64(r.tookNs)/1e6), nil
+				return fmt.Sprintf(
+					"A tried %d times, never waited longer than %.0f ms, and had its answer after %.0f ms.",
+					len(sent)-3, float64(longest)/1e6, float64(r.tookNs)/1e6), nil
 			},
-			tries: []string{"timeout=14 retries=7", "timeout=16 retries=4", "timeout=15 retries=5", "timeout=15 retries=7"},
+			tries: []string{"timeout=14 retries=7", "timeout=16 retries=4", "timeout=15 retries=5",
+				"timeout=15 retries=7"},
 		},
 		{
 			name: "enough", title: "Exercise: enough receives, and no more", after: []string{"rnr"},
@@ -107,10 +113,12 @@ func exercises() []lesson {
 						return "", err
 					}
 					if longer.wcs[0].Status == verbs.WCSuccess {
-						return "", fmt.Errorf("it succeeds with %d packets, but longer ones would pass", packets(20_000, ib.MTU(r.v["mtu"])))
+						return "", fmt.Errorf("it succeeds with %d packets, but longer ones would pass",
+							packets(20_000, ib.MTU(r.v["mtu"])))
 					}
 				}
-				return fmt.Sprintf("%d packets, and the next longer ones do not pass.", packets(20_000, ib.MTU(r.v["mtu"]))), nil
+				return fmt.Sprintf("%d packets, and the next longer ones do not pass.",
+					packets(20_000, ib.MTU(r.v["mtu"]))), nil
 			},
 			tries: []string{"mtu=4", "mtu=3"},
 		},
@@ -161,7 +169,8 @@ func exercises() []lesson {
 			warm: true, play: func(r *run) error {
 				copy(r.b(), "new data")
 				copy(r.s.Hosts[0].MR.Bytes(), "old data")
-				wrs := []verbs.SendWR{r.word(verbs.WRRead, 0, 0), r.word(verbs.WRWrite, 64, 8), r.word(verbs.WRWrite, 0, 16), r.word(verbs.WRFetchAdd, 72, 24)}
+				wrs := []verbs.SendWR{r.word(verbs.WRRead, 0, 0), r.word(verbs.WRWrite, 64, 8),
+					r.word(verbs.WRWrite, 0, 16), r.word(verbs.WRFetchAdd, 72, 24)}
 				if n := r.v["fence"]; n > 0 {
 					wrs[n-1].Flags |= verbs.SendFence
 				}
@@ -179,7 +188,9 @@ func exercises() []lesson {
 				}
 				read, write := sent[3], sent[4]
 				if write.AtNs > read.AtNs {
-					return "", fmt.Errorf("request 3 has written what was read, but request 2 waited %.0f us for nothing", float64(write.AtNs-read.AtNs)/1000)
+					return "",
+						fmt.Errorf("request 3 has written what was read, but request 2 waited %.0f us for nothing",
+							float64(write.AtNs-read.AtNs)/1000)
 				}
 				return "request 3 waits for the READ, and request 2 left with it.", nil
 			},
@@ -220,6 +231,7 @@ func playEnough(r *run) error {
 		r.s.Net.RunFor(apart - 4000)
 	}
 	r.said = nil
-	r.say("At %.1f us all %d messages are done. A was refused %d times.", r.us(), n, r.s.Hosts[0].Device.Counters().RcvdRNRErr)
+	r.say("At %.1f us all %d messages are done. A was refused %d times.", r.us(), n,
+		r.s.Hosts[0].Device.Counters().RcvdRNRErr)
 	return nil
 }

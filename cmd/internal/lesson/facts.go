@@ -77,5 +77,6 @@ func (f *facts) lone(lost []stage.Fate) bool { return len(lost) > 0 && f.failed 
 
 // where is a lost packet in words.
 func where(lost []stage.Fate, from, to string) string {
-	return fmt.Sprintf("%v with PSN %d, packet %d on host %s, did not arrive at %s", lost[0].Opcode, lost[0].PSN, lost[0].Frame, from, to)
+	return fmt.Sprintf("%v with PSN %d, packet %d on host %s, did not arrive at %s", lost[0].Opcode,
+		lost[0].PSN, lost[0].Frame, from, to)
 }

@@ -56,7 +56,8 @@ func (r *run) ladder() (rungs []rung, report *analyse.Report, err error) {
 	err = r.s.Packets(view, func(p *pcap.Packet) {
 		n := a.Add(p)
 		notes = append(notes, n)
-		g := rung{frame: p.Frame, atNs: p.AtNs, fromA: p.Flow.Src == r.s.Hosts[0].Addr, lost: lost[p.Frame], answer: p.Opcode.Info().Response || p.Opcode == ib.CNP, ce: p.CE(), what: label(p, n)}
+		g := rung{frame: p.Frame, atNs: p.AtNs, fromA: p.Flow.Src == r.s.Hosts[0].Addr, lost: lost[p.Frame],
+			answer: p.Opcode.Info().Response || p.Opcode == ib.CNP, ce: p.CE(), what: label(p, n)}
 		switch {
 		case late[p.Frame]: // it was not sent again, whatever it looks like
 			g.note = "late"

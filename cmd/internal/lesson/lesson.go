@@ -53,15 +53,18 @@ type lesson struct {
 	cfg         func(v values) stage.Config
 	warm        bool // before play A sends three WRITEs, by which it learns how long a round trip is
 	play        func(r *run) error
-	selective   bool                         // the devices may repeat selectively; else they go back, as the specification has it
-	turns       func(v values) bool          // play starts goroutines, which take turns on the network
-	view        func(v values) stage.View    // nil: on host A
-	chart       bool                         // the queue of the switch and A's rate over time
-	questions   []question                   // the first is asked before the packets are shown
-	tries       []string                     // other numbers that are worth a look
-	goal        func(r *run) (string, error) // of an exercise: an error says why the numbers are not right, the text why they are
-	choices     func(v values) []string      // of a quiz: what it can have been
-	hidden      bool                         // the analyser does not tell, and lost packets are not marked, until the goal is reached
+	// The devices may repeat selectively; else they go back, as the specification has it.
+	selective bool
+	turns     func(v values) bool       // play starts goroutines, which take turns on the network
+	view      func(v values) stage.View // nil: on host A
+	chart     bool                      // the queue of the switch and A's rate over time
+	questions []question                // the first is asked before the packets are shown
+	tries     []string                  // other numbers that are worth a look
+	// Of an exercise: an error says why the numbers are not right, the text why they are.
+	goal    func(r *run) (string, error)
+	choices func(v values) []string // of a quiz: what it can have been
+	// The analyser does not tell, and lost packets are not marked, until the goal is reached.
+	hidden bool
 }
 
 // values reads NAME=VALUE.

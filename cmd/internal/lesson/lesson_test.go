@@ -84,7 +84,8 @@ func TestLessons(t *testing.T) {
 		}
 		require.NotEmpty(t, l.questions, l.name)
 		for _, q := range l.questions {
-			require.Contains(t, strings.Join(strings.Fields(got), " "), strings.Join(strings.Fields(q.ask), " "), l.name)
+			require.Contains(t, strings.Join(strings.Fields(got), " "),
+				strings.Join(strings.Fields(q.ask), " "), l.name)
 		}
 	}
 }
@@ -131,7 +132,8 @@ func TestNumbersCount(t *testing.T) {
 
 // What is planned to be lost is lost, or the lesson says that there is no such thing.
 func TestNothingToLose(t *testing.T) {
-	for _, args := range []string{"loss packets=4 lost=9", "loss packets=1", "visible lost=6", "order lost=31", "selective lost=7", "read bytes=1024 lost=1",
+	for _, args := range []string{"loss packets=4 lost=9", "loss packets=1", "visible lost=6",
+		"order lost=31", "selective lost=7", "read bytes=1024 lost=1",
 		"wrap psn=5", "cm lost=3 listen=0"} {
 		_, err := taught(t, strings.Fields(args)...)
 		var refused *ValueError
@@ -220,7 +222,8 @@ func TestRepeats(t *testing.T) {
 
 // Without the fault there is none to find.
 func TestWithoutTheFault(t *testing.T) {
-	for _, args := range []string{"rnr late=0", "read lost=-1", "atomic lost=0", "wrap lost=0", "window over=0", "order lost=-1", "mtu path=5", "credits recvs=6", "connect late=0", "memory access=3"} {
+	for _, args := range []string{"rnr late=0", "read lost=-1", "atomic lost=0", "wrap lost=0", "window over=0",
+		"order lost=-1", "mtu path=5", "credits recvs=6", "connect late=0", "memory access=3"} {
 		got, err := taught(t, strings.Fields(args)...)
 		require.NoError(t, err)
 		require.Contains(t, got, "Nothing went wrong", args)

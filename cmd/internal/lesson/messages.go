@@ -20,12 +20,14 @@ func messages() []lesson {
 			text: `A SEND carries a message but no address: the receiver decides where it goes, by a receive that it has posted to its receive queue before. If none is posted, the receiver does not buffer the message, as TCP would. It drops it and sends an RNR NAK: receiver not ready, try again after so long. Here host B posts its receive late.`,
 			params: []param{
 				{name: "late", def: 2000, min: 0, max: 1_000_000, help: "microseconds after which B posts its receive"},
-				{name: "timer", def: 12, min: 0, max: 31, help: "min_rnr_timer of B: how long A is to wait (12 is 0.64 ms, 0 is 655 ms)", refuse: func(v values, given bool) string {
-					if given && v["late"] <= 1 {
-						return "B's receive is posted when the SEND comes: nobody is told to wait"
-					}
-					return ""
-				}},
+				{name: "timer", def: 12, min: 0, max: 31,
+					help: "min_rnr_timer of B: how long A is to wait (12 is 0.64 ms, 0 is 655 ms)",
+					refuse: func(v values, given bool) string {
+						if given && v["late"] <= 1 {
+							return "B's receive is posted when the SEND comes: nobody is told to wait"
+						}
+						return ""
+					}},
 			},
 			cfg: func(v values) stage.Config {
 				return stage.Config{Attr: func(_ int, a *verbs.ConnAttr) { a.MinRNRTimer = ib.RNRCode(v["timer"]) }}
@@ -42,21 +44,27 @@ func messages() []lesson {
 			},
 			questions: []question{
 				{"A round trip takes 4 us. How long will the SEND take?", func(r *run) string {
-					return fmt.Sprintf("%.1f us, and %d times B said that it was not ready. The waits are those that the receiver asks for, not those that the network needs.", float64(r.tookNs)/1000, r.s.Hosts[0].Device.Counters().RcvdRNRErr)
+					return fmt.Sprintf("%.1f us, and %d times B said that it was not ready. The waits are those that the receiver asks for, not those that the network needs.",
+						float64(r.tookNs)/1000, r.s.Hosts[0].Device.Counters().RcvdRNRErr)
 				}},
-				{"librdmacm leaves min_rnr_timer at 0. What does that do to this run?", says("Timer code 0 is not the shortest wait but the longest, 655.36 ms. See with timer=0: one missing receive costs most of a second.")},
+				{"librdmacm leaves min_rnr_timer at 0. What does that do to this run?",
+					says("Timer code 0 is not the shortest wait but the longest, 655.36 ms. See with timer=0: one missing receive costs most of a second.")},
 			},
 			tries: []string{"timer=0", "late=0"},
 		},
 		{
 			name: "signalled", title: "Completions that nobody asked for are not made", after: []string{"write"},
 			text: `Every work request ends; a completion is made only for those that are signalled (IBV_SEND_SIGNALED), and for failures. Since a queue pair carries out its requests in order, the completion of one tells that all before it are done. So programs signal every so many, and have less to poll.`,
-			params: []param{{name: "writes", def: 8, min: 1, max: 64, help: "WRITEs that A posts"}, {name: "every", def: 4, min: 1, max: 64, help: "of which every so many is signalled", refuse: func(v values, _ bool) string {
-				if v["every"] > v["writes"] {
-					return fmt.Sprintf("there are %d WRITEs: none would be signalled, and A would wait for ever", v["writes"])
-				}
-				return ""
-			}}},
+			params: []param{{
+				name: "writes", def: 8, min: 1, max: 64, help: "WRITEs that A posts",
+			}, {name: "every", def: 4, min: 1, max: 64, help: "of which every so many is signalled",
+				refuse: func(v values, _ bool) string {
+					if v["every"] > v["writes"] {
+						return fmt.Sprintf("there are %d WRITEs: none would be signalled, and A would wait for ever",
+							v["writes"])
+					}
+					return ""
+				}}},
 			play: func(r *run) error {
 				want := 0
 				for i := range r.v["writes"] {
@@ -84,8 +92,10 @@ func messages() []lesson {
 				return nil
 			},
 			questions: []question{
-				{"Does the number of signalled requests change the packets?", says("No: compare with every=1. Whether a completion is made is between the program and its own adapter. (Solicited events are another thing: a bit in the packet, for the receiver's side.)")},
-				{"What happens if a program signals none at all?", says("Its send queue fills up, and PostSend fails: slots are given back when a completion says that they are free.")},
+				{"Does the number of signalled requests change the packets?",
+					says("No: compare with every=1. Whether a completion is made is between the program and its own adapter. (Solicited events are another thing: a bit in the packet, for the receiver's side.)")},
+				{"What happens if a program signals none at all?",
+					says("Its send queue fills up, and PostSend fails: slots are given back when a completion says that they are free.")},
 			},
 			tries: []string{"every=1", "every=8"},
 		},
@@ -95,18 +105,20 @@ func messages() []lesson {
 			params: []param{
 				{name: "sends", def: 6, min: 1, max: 32, help: "SENDs that A posts at once"},
 				{name: "recvs", def: 2, min: 1, max: 32, help: "receives that B has posted by then"},
-				{name: "credits", def: 1, min: 0, max: 1, help: "0: B does not say how many it has", refuse: func(v values, given bool) string {
-					if given && v["credits"] == 0 && v["recvs"] > v["sends"] {
-						return "B has receives enough for all: it makes no difference what it says"
-					}
-					return ""
-				}},
-				{name: "late", def: 1000, min: 100, max: 100_000, help: "microseconds after which B posts more", refuse: func(v values, given bool) string {
-					if given && v["recvs"] >= v["sends"] {
-						return "B has receives enough for all: it posts no more"
-					}
-					return ""
-				}},
+				{name: "credits", def: 1, min: 0, max: 1, help: "0: B does not say how many it has",
+					refuse: func(v values, given bool) string {
+						if given && v["credits"] == 0 && v["recvs"] > v["sends"] {
+							return "B has receives enough for all: it makes no difference what it says"
+						}
+						return ""
+					}},
+				{name: "late", def: 1000, min: 100, max: 100_000,
+					help: "microseconds after which B posts more", refuse: func(v values, given bool) string {
+						if given && v["recvs"] >= v["sends"] {
+							return "B has receives enough for all: it posts no more"
+						}
+						return ""
+					}},
 			},
 			cfg: func(v values) stage.Config {
 				on := transport.Tuning{EndToEndCredits: v["credits"] == 1}
@@ -127,14 +139,17 @@ func messages() []lesson {
 					sends[i] = r.s.Send(0, 64)
 				}
 				err := r.do(sends...)
-				r.say("A sent %d packets twice, and was refused %d times.", r.s.Hosts[0].Device.Counters().RetransmittedPkts, r.s.Hosts[0].Device.Counters().RcvdRNRErr)
+				r.say("A sent %d packets twice, and was refused %d times.",
+					r.s.Hosts[0].Device.Counters().RetransmittedPkts, r.s.Hosts[0].Device.Counters().RcvdRNRErr)
 				return err
 			},
 			questions: []question{
 				{"B has fewer receives than A has messages. How many messages will go to waste?", func(r *run) string {
-					return fmt.Sprintf("%d were sent again here. Without credits all that were on their way behind the last receive go again, each time: compare with the other value of credits.", r.s.Hosts[0].Device.Counters().RetransmittedPkts)
+					return fmt.Sprintf("%d were sent again here. Without credits all that were on their way behind the last receive go again, each time: compare with the other value of credits.",
+						r.s.Hosts[0].Device.Counters().RetransmittedPkts)
 				}},
-				{"Why does A send one message though it has no credit?", says("The next credit comes with an ACK, and an ACK comes for a message. The one that asks may be refused; then A waits as long as B's RNR timer says.")},
+				{"Why does A send one message though it has no credit?",
+					says("The next credit comes with an ACK, and an ACK comes for a message. The one that asks may be refused; then A waits as long as B's RNR timer says.")},
 			},
 			tries: []string{"credits=0", "recvs=6"},
 		},
@@ -167,7 +182,8 @@ func messages() []lesson {
 						r.s.Hosts[0].Faults.Add(fault.Rule{Action: fault.Drop, PSN: first.Add(i), HasPSN: true})
 					}
 				}
-				r.say("The network carries %d bytes a packet. Of the long WRITE %d of %d packets are longer.", most, long, n)
+				r.say("The network carries %d bytes a packet. Of the long WRITE %d of %d packets are longer.",
+					most, long, n)
 				if err := r.do(r.s.Write(0, 64)); err != nil {
 					return err
 				}
@@ -183,7 +199,8 @@ func messages() []lesson {
 					}
 					return "The short one. The long one died of its retries: it looks as if the peer were gone, but only for long messages. That pattern is the sign."
 				}},
-				{"How do you find the path MTU of a network?", says("By trying, with packets that must not be fragmented: roce doctor does. The number that both interfaces have is a promise that the switches may not keep.")},
+				{"How do you find the path MTU of a network?",
+					says("By trying, with packets that must not be fragmented: roce doctor does. The number that both interfaces have is a promise that the switches may not keep.")},
 			},
 			tries: []string{"path=5", "a=3 b=3", "b=4 path=5"},
 		},
@@ -216,15 +233,19 @@ func messages() []lesson {
 					return err
 				} else if n == 0 {
 					c := b.Device.Counters()
-					r.say("Host B has no completion. It dropped %d packets for their Q_Key, and %d for want of a receive that fits.", c.DropQKey, c.DropNoRecv)
+					r.say("Host B has no completion. It dropped %d packets for their Q_Key, and %d for want of a receive that fits.",
+						c.DropQKey, c.DropNoRecv)
 					return nil
 				}
-				r.say("Host B has a completion: %d bytes of %d that there is room for, 40 of them for the GRH, from queue pair %v.", wc[0].ByteLen, r.v["room"], wc[0].SrcQP)
+				r.say("Host B has a completion: %d bytes of %d that there is room for, 40 of them for the GRH, from queue pair %v.",
+					wc[0].ByteLen, r.v["room"], wc[0].SrcQP)
 				return nil
 			},
 			questions: []question{
-				{"A has a success. Does that mean that B has the message?", says("No. It means that the packet has left. With qkey=1 or room=1039 A sees the same, and B nothing.")},
-				{"What is the Q_Key for, if it is in each packet in the clear?", says("It keeps apart programs that do not mean each other, not attackers: a queue pair number that was used again, a group that somebody else has joined. RDMA-CM tells its peers the key; one with the highest bit set only the system may use.")},
+				{"A has a success. Does that mean that B has the message?", says(
+					"No. It means that the packet has left. With qkey=1 or room=1039 A sees the same, and B nothing.")},
+				{"What is the Q_Key for, if it is in each packet in the clear?",
+					says("It keeps apart programs that do not mean each other, not attackers: a queue pair number that was used again, a group that somebody else has joined. RDMA-CM tells its peers the key; one with the highest bit set only the system may use.")},
 			},
 			tries: []string{"qkey=1", "room=1039", "bytes=4096 room=4136"},
 		},

@@ -19,7 +19,8 @@ func slow(values) stage.Config {
 func notThere(lost, n string) func(values, bool) string {
 	return func(v values, _ bool) string {
 		if v[lost] >= v[n] {
-			return fmt.Sprintf("there is no packet %d: the message has packets 0 to %d, and nothing would be lost", v[lost], v[n]-1)
+			return fmt.Sprintf("there is no packet %d: the message has packets 0 to %d, and nothing would be lost",
+				v[lost], v[n]-1)
 		}
 		return ""
 	}
@@ -32,7 +33,8 @@ func order() []lesson {
 			text: `A WRITE of several packets is not one event in the memory that it goes to. Its bytes appear packet by packet, and B's program, which looks at the memory, sees a part of it. When all is there, A does not know yet: the ACK is on its way. And when A has its completion, B's program has been told nothing. Here the network is slow, and B looks every microsecond.`,
 			params: []param{
 				{name: "packets", def: 6, min: 1, max: 32, help: "packets of 1 KiB that A writes"},
-				{name: "lost", def: -1, min: -1, max: 31, help: "which of them is lost, from 0; -1 for none", refuse: notThere("lost", "packets")},
+				{name: "lost", def: -1, min: -1, max: 31, help: "which of them is lost, from 0; -1 for none",
+					refuse: notThere("lost", "packets")},
 			},
 			cfg: slow,
 			play: func(r *run) error {
@@ -45,15 +47,18 @@ func order() []lesson {
 				r.watch(1, 100_000, func() bool {
 					if k := bytes.Count(r.b()[:n], []byte{1}); k > seen {
 						seen = k
-						r.say("At %.1f us B sees %d of %d bytes; the last byte is %v.", r.us(), k, n, map[bool]string{true: "there", false: "not there"}[r.b()[n-1] == 1])
+						r.say("At %.1f us B sees %d of %d bytes; the last byte is %v.", r.us(), k, n,
+							map[bool]string{true: "there", false: "not there"}[r.b()[n-1] == 1])
 					}
 					return seen < n
 				})
 				return r.do(r.s.Write(0, n))
 			},
 			questions: []question{
-				{"Can B's program know from the memory itself that the WRITE is complete?", says("Here yes, if it looks at the last byte: goroce places bytes in order. The specification promises less: order is sure between messages and not inside of one. So programs put a flag into a WRITE of its own behind the data, or send a message.")},
-				{"Which comes first, the last byte in B's memory or A's completion?", says("The byte: the ACK leaves after it, and takes the way back. The completion tells A that B's adapter has the data.")},
+				{"Can B's program know from the memory itself that the WRITE is complete?",
+					says("Here yes, if it looks at the last byte: goroce places bytes in order. The specification promises less: order is sure between messages and not inside of one. So programs put a flag into a WRITE of its own behind the data, or send a message.")},
+				{"Which comes first, the last byte in B's memory or A's completion?",
+					says("The byte: the ACK leaves after it, and takes the way back. The completion tells A that B's adapter has the data.")},
 			},
 			tries: []string{"lost=2", "packets=1"},
 		},
@@ -62,7 +67,8 @@ func order() []lesson {
 			text: `A connection (RC) carries out requests in the order in which they were posted, whatever is lost on the way. So the usual way to hand over data is a WRITE, and a short SEND behind it, which says "done". When B has the completion of its receive, all of the WRITE is in its memory.`,
 			params: []param{
 				{name: "packets", def: 6, min: 1, max: 32, help: "packets of 1 KiB of the WRITE"},
-				{name: "lost", def: 1, min: -1, max: 31, help: "which of them is lost, from 0; -1 for none", refuse: notThere("lost", "packets")},
+				{name: "lost", def: 1, min: -1, max: 31, help: "which of them is lost, from 0; -1 for none",
+					refuse: notThere("lost", "packets")},
 			},
 			cfg: slow,
 			play: func(r *run) error {
@@ -78,22 +84,26 @@ func order() []lesson {
 					if r.s.Hosts[1].States[len(r.s.Hosts[1].States)-1].Completions == 0 {
 						return true
 					}
-					r.say("At %.1f us B has the message, and %d of %d bytes of the WRITE.", r.us(), bytes.Count(r.b()[:n], []byte{1}), n)
+					r.say("At %.1f us B has the message, and %d of %d bytes of the WRITE.", r.us(),
+						bytes.Count(r.b()[:n], []byte{1}), n)
 					return false
 				})
 				return r.do(r.s.Write(0, n), r.s.Send(0, 16))
 			},
 			questions: []question{
-				{"A packet of the WRITE is lost, and the SEND behind it arrives. What does B do with the SEND?", says("It drops it: its PSN is not the next one. B asks for the missing packet, and A sends that and all behind it again. The message waits for the data, by the PSN alone.")},
-				{"Is the same true of two connections?", says("No. Order is a matter of one queue pair: a SEND on another connection may overtake the WRITE.")},
+				{"A packet of the WRITE is lost, and the SEND behind it arrives. What does B do with the SEND?",
+					says("It drops it: its PSN is not the next one. B asks for the missing packet, and A sends that and all behind it again. The message waits for the data, by the PSN alone.")},
+				{"Is the same true of two connections?", says(
+					"No. Order is a matter of one queue pair: a SEND on another connection may overtake the WRITE.")},
 			},
 			tries: []string{"lost=-1", "lost=5"},
 		},
 		{
 			name: "fence", title: "A fence: wait for what was read", after: []string{"order"},
-			text:   `Requests begin in order, but a READ is done only when its data has come back, and the requests behind it do not wait for that. If a WRITE takes its bytes from the memory that a READ before it is to fill, it sends what was there before. A fence on a request has it wait until all READs and atomics before it are done. Here A reads 8 bytes of B, and writes them to another place at B.`,
-			params: []param{{name: "fence", def: 0, min: 0, max: 1, help: "1: the WRITE has the fence (IBV_SEND_FENCE)"}},
-			warm:   true, play: func(r *run) error {
+			text: `Requests begin in order, but a READ is done only when its data has come back, and the requests behind it do not wait for that. If a WRITE takes its bytes from the memory that a READ before it is to fill, it sends what was there before. A fence on a request has it wait until all READs and atomics before it are done. Here A reads 8 bytes of B, and writes them to another place at B.`,
+			params: []param{{name: "fence", def: 0, min: 0, max: 1,
+				help: "1: the WRITE has the fence (IBV_SEND_FENCE)"}},
+			warm: true, play: func(r *run) error {
 				copy(r.b(), "new data")
 				copy(r.s.Hosts[0].MR.Bytes(), "old data")
 				read, write := r.word(verbs.WRRead, 0, 0), r.word(verbs.WRWrite, 0, 64)
@@ -105,10 +115,12 @@ func order() []lesson {
 				return err
 			},
 			questions: []question{
-				{"B's memory begins with \"new data\", A's buffer with \"old data\". What will A have written?", func(r *run) string {
-					return fmt.Sprintf("%q. With the fence it is the new data, and the two requests take two round trips instead of one.", r.b()[64:72])
-				}},
-				{"Why does the queue pair not wait by itself?", says("Most READs have nothing to do with what follows them, and waiting costs a round trip each time. Responses and requests travel in different directions, so both can be on their way.")},
+				{"B's memory begins with \"new data\", A's buffer with \"old data\". What will A have written?",
+					func(r *run) string {
+						return fmt.Sprintf("%q. With the fence it is the new data, and the two requests take two round trips instead of one.", r.b()[64:72])
+					}},
+				{"Why does the queue pair not wait by itself?",
+					says("Most READs have nothing to do with what follows them, and waiting costs a round trip each time. Responses and requests travel in different directions, so both can be on their way.")},
 			},
 			tries: []string{"fence=1"},
 		},

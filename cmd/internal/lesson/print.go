@@ -34,7 +34,8 @@ func (l *lesson) print(w io.Writer, r *run, answers bool) error {
 		}
 		fmt.Fprint(w, "\n", chart)
 	}
-	fmt.Fprintf(w, "\nHost A is %v, host B %v. The packets, as they are seen %v", r.s.Hosts[0].Addr, r.s.Hosts[1].Addr, l.viewOf(r.v))
+	fmt.Fprintf(w, "\nHost A is %v, host B %v. The packets, as they are seen %v", r.s.Hosts[0].Addr,
+		r.s.Hosts[1].Addr, l.viewOf(r.v))
 	if r.pictured() {
 		fmt.Fprint(w, "; beside them, how many work requests\nare in the send and receive queue (SQ, RQ) and completions in the completion queue (CQ) after each")
 	}
@@ -83,7 +84,8 @@ func (l *lesson) print(w io.Writer, r *run, answers bool) error {
 		fmt.Fprintf(w, "\nThe answers: roce lesson --answers %s\n", l.name)
 	}
 	fmt.Fprintf(w, "Change something: roce lesson %s %s\n", l.name, l.tries[0])
-	_, err = fmt.Fprint(w, explain.Wrap("", "Words: "+strings.Join(wordsIn(l), ", ")+". roce lesson words WORD says what one means."))
+	_, err = fmt.Fprint(w,
+		explain.Wrap("", "Words: "+strings.Join(wordsIn(l), ", ")+". roce lesson words WORD says what one means."))
 	return err
 }
 

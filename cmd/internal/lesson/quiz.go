@@ -45,7 +45,8 @@ var claims = [numClaims]claim{
 		func(f *facts) string { return where(f.lostRequests, "A", "B") + "." },
 		func(f *facts) string {
 			if len(f.lostRequests) > 0 {
-				return fmt.Sprintf("Not one packet was lost, but %d, and the connection died of it.", len(f.lostRequests))
+				return fmt.Sprintf("Not one packet was lost, but %d, and the connection died of it.",
+					len(f.lostRequests))
 			}
 			return fmt.Sprintf("All %d packets that A sent arrived.", f.requests)
 		}, []analyse.Kind{analyse.LostRequest}},
@@ -64,23 +65,29 @@ var claims = [numClaims]claim{
 		func(f *facts) string {
 			return fmt.Sprintf("B sent %d RNR NAKs: a SEND met an empty receive queue.", f.rnr)
 		},
-		func(f *facts) string { return "B sent no RNR NAK, which it does when it has no receive for a message." }, []analyse.Kind{analyse.RNR}},
+		func(f *facts) string { return "B sent no RNR NAK, which it does when it has no receive for a message." },
+		[]analyse.Kind{analyse.RNR}},
 	claimKey: {"A used a key, or a range, that B's memory does not have.",
 		func(f *facts) bool { return f.failed == verbs.WCRemoteAccessErr },
 		func(f *facts) string {
 			return fmt.Sprintf("B refused, with a NAK for it, and A's program has %q.", f.failed)
 		},
-		func(f *facts) string { return "B refused nothing: there is no NAK for a remote access error." }, []analyse.Kind{analyse.RemoteAccess}},
+		func(f *facts) string { return "B refused nothing: there is no NAK for a remote access error." },
+		[]analyse.Kind{analyse.RemoteAccess}},
 	claimSwapped: {"The network changed the order of two packets. Nothing was lost.",
 		func(f *facts) bool { return f.swapped != nil && len(f.lostRequests) == 0 },
 		func(f *facts) string {
-			return fmt.Sprintf("PSN %d reached B as packet %d there, behind PSN %d, packet %d, which A had sent after it.", f.swapped.PSN, f.swapped.Arrived, f.by.PSN, f.by.Arrived)
+			return fmt.Sprintf(
+				"PSN %d reached B as packet %d there, behind PSN %d, packet %d, which A had sent after it.",
+				f.swapped.PSN, f.swapped.Arrived, f.by.PSN, f.by.Arrived)
 		},
-		func(f *facts) string { return "No packet overtook another: what is missing did not come later." }, []analyse.Kind{analyse.Reordered}},
+		func(f *facts) string { return "No packet overtook another: what is missing did not come later." },
+		[]analyse.Kind{analyse.Reordered}},
 	claimLong: {"The network does not carry packets as long as A's path MTU; short ones pass.",
 		func(f *facts) bool { return f.long },
 		func(f *facts) string {
-			return fmt.Sprintf("%d packets were lost, each of them longer than every one that arrived.", len(f.lostRequests))
+			return fmt.Sprintf("%d packets were lost, each of them longer than every one that arrived.",
+				len(f.lostRequests))
 		},
 		func(f *facts) string {
 			if len(f.lostRequests) > 0 {
@@ -91,9 +98,11 @@ var claims = [numClaims]claim{
 	claimGone: {"B does not answer any more, or the network to it is cut.",
 		func(f *facts) bool { return f.silent },
 		func(f *facts) string {
-			return fmt.Sprintf("The last %d packets of A's had no answer, short ones too, and A gave up: %v.", len(f.lostRequests), f.failed)
+			return fmt.Sprintf("The last %d packets of A's had no answer, short ones too, and A gave up: %v.",
+				len(f.lostRequests), f.failed)
 		},
-		func(f *facts) string { return "B answers until the end." }, []analyse.Kind{analyse.RetryExceeded, analyse.PeerGone}},
+		func(f *facts) string { return "B answers until the end." },
+		[]analyse.Kind{analyse.RetryExceeded, analyse.PeerGone}},
 	claimCongestion: {"A queue in the network became long, and A was told to slow down.",
 		func(f *facts) bool { return f.cnps > 0 },
 		func(f *facts) string {

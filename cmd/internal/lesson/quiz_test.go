@@ -65,7 +65,8 @@ func TestQuiz(t *testing.T) {
 				}
 				found = found || slices.ContainsFunc(claims[d.scene].kind, x.Has)
 			}
-			require.True(t, found, "%s %s: the capture does not show it to the analyser: %s", l.name, s, claims[d.scene].text)
+			require.True(t, found, "%s %s: the capture does not show it to the analyser: %s", l.name, s,
+				claims[d.scene].text)
 			at := slices.Index(d.choices, d.scene) + 1
 			require.Equal(t, []int{at}, right(t, l.name, "answer", 0, 4, s))
 		}
@@ -129,7 +130,8 @@ func TestExercises(t *testing.T) {
 		require.Equal(t, []int{int(missing)}, right(t, "missing", "psn", 1000, 1020, s), s)
 	}
 	l := find("missing")
-	for args, want := range map[string]string{"psn=5": "A sent no packet with PSN 5", "psn=1003": "PSN 1003 arrived: packet 7", "psn=0": "psn=1003"} {
+	for args, want := range map[string]string{"psn=5": "A sent no packet with PSN 5",
+		"psn=1003": "PSN 1003 arrived: packet 7", "psn=0": "psn=1003"} {
 		_, err := l.goal(played(t, l, args))
 		require.ErrorContains(t, err, want)
 	}

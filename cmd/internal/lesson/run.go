@@ -54,7 +54,8 @@ func (r *run) delay(psn ib.PSN) {
 func (r *run) check() error {
 	for _, p := range r.planned {
 		if h := r.s.Hosts[p.host]; h.Faults.Hits(p.rule) == 0 {
-			return &ValueError{r.l.name, "PSN", fmt.Sprint(p.psn), fmt.Sprintf("nothing was lost: host %s sent no such packet", h.Name)}
+			return &ValueError{r.l.name, "PSN", fmt.Sprint(p.psn),
+				fmt.Sprintf("nothing was lost: host %s sent no such packet", h.Name)}
 		}
 	}
 	return nil

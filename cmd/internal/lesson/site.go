@@ -22,7 +22,10 @@ import (
 //go:embed site
 var siteFiles embed.FS
 
-var siteTemplates = template.Must(template.New("").Funcs(template.FuncMap{"linked": linked, "anchor": anchor, "lesson": find, "gap": gapText, "us": func(ns int64) string { return fmt.Sprintf("%.1f", float64(ns)/1000) }}).
+var siteTemplates = template.Must(template.New("").Funcs(template.FuncMap{
+	"linked": linked, "anchor": anchor, "lesson": find, "gap": gapText,
+	"us": func(ns int64) string { return fmt.Sprintf("%.1f", float64(ns)/1000) },
+}).
 	ParseFS(siteFiles, "site/*.html"))
 
 // sitePage is a page of one lesson, exercise or capture.
@@ -214,7 +217,8 @@ func (r *run) site(numbers string) (*siteRun, error) {
 		if s.Hidden {
 			g.lost, g.note = false, ""
 		}
-		s.Queues = append(s.Queues, [2]*siteQueues{queuesOf(r.s.Hosts[0], g.queues[0]), queuesOf(r.s.Hosts[1], g.queues[1])})
+		s.Queues = append(s.Queues,
+			[2]*siteQueues{queuesOf(r.s.Hosts[0], g.queues[0]), queuesOf(r.s.Hosts[1], g.queues[1])})
 	}
 	for _, q := range r.l.questions {
 		s.Answers = append(s.Answers, siteAnswer{q.ask, q.answer(r)})
@@ -292,7 +296,8 @@ func linked(text string) template.HTML {
 	at := 0
 	for _, m := range terms.FindAllStringIndex(text, -1) {
 		b.WriteString(string(plain(text[at:m[0]])))
-		fmt.Fprintf(&b, `<a class="word" href="words.html#%s">%s</a>`, template.HTMLEscapeString(anchor(findWord(text[m[0]:m[1]]).name)), plain(text[m[0]:m[1]]))
+		fmt.Fprintf(&b, `<a class="word" href="words.html#%s">%s</a>`,
+			template.HTMLEscapeString(anchor(findWord(text[m[0]:m[1]]).name)), plain(text[m[0]:m[1]]))
 		at = m[1]
 	}
 	b.WriteString(string(plain(text[at:])))
@@ -309,7 +314,8 @@ func (r *run) svg() (template.HTML, error) {
 	}
 	for _, s := range all {
 		title := fmt.Sprintf("%s, %s, over %.0f us: at most %.0f", s.name, s.unit, r.us(), slices.Max(s.values))
-		fmt.Fprintf(&b, `<figure><figcaption>%s</figcaption><svg viewBox="0 0 %d %d" role="img" aria-label="%s">`, plain(title), w, h+20, plain(title))
+		fmt.Fprintf(&b, `<figure><figcaption>%s</figcaption><svg viewBox="0 0 %d %d" role="img" aria-label="%s">`,
+			plain(title), w, h+20, plain(title))
 		fmt.Fprintf(&b, `<text x="%d" y="12" text-anchor="end">%.0f</text><text x="%d" y="%d" text-anchor="end">0</text><text x="%d" y="%d">0 us</text><text x="%d" y="%d" text-anchor="end">%.0f us</text>`,
 			left-6, s.top, left-6, h, left, h+16, w, h+16, r.us())
 		fmt.Fprintf(&b, `<path class="axis" d="M%d 2V%dH%d"/><path class="curve" d="M`, left, h, w)

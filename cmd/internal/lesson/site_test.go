@@ -117,7 +117,8 @@ func TestContrast(t *testing.T) {
 			}
 		}
 	}
-	require.Empty(t, regexp.MustCompile(`[^-]color:#`).FindAllString(string(css), -1), "colours are those of the palette")
+	require.Empty(t, regexp.MustCompile(`[^-]color:#`).FindAllString(string(css), -1),
+		"colours are those of the palette")
 }
 
 // rendered returns the document of a page after its scripts, and one more, have run in Chromium.
@@ -135,11 +136,13 @@ func rendered(t *testing.T, page, script string) string {
 	b, err := os.ReadFile(page)
 	require.NoError(t, err)
 	probe := strings.TrimSuffix(page, ".html") + ".probe.html"
-	require.NoError(t, os.WriteFile(probe, bytes.Replace(b, []byte("</body>"), []byte("<script>"+script+"</script></body>"), 1), 0o644))
+	require.NoError(t, os.WriteFile(probe,
+		bytes.Replace(b, []byte("</body>"), []byte("<script>"+script+"</script></body>"), 1), 0o644))
 	u := url.URL{Scheme: "file", Path: probe}
 	// As root Chromium runs only without its sandbox; the page is our own.
-	cmd := exec.CommandContext(t.Context(), browser, "--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files", "--window-size=1200,900",
-		"--user-data-dir="+t.TempDir(), "--virtual-time-budget=20000", "--dump-dom", u.String())
+	cmd := exec.CommandContext(t.Context(), browser, "--headless", "--no-sandbox", "--disable-gpu",
+		"--allow-file-access-from-files", "--window-size=1200,900", "--user-data-dir="+t.TempDir(),
+		"--virtual-time-budget=20000", "--dump-dom", u.String())
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	out, err := cmd.Output()

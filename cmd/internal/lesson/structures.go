@@ -27,7 +27,8 @@ func structures() []lesson {
 					}
 					return "What you see: every WRITE succeeds, and B misses records. Nothing in the packets is wrong."
 				}},
-				{"Why is A's READ of the count not a race?", says("The count only grows. If A reads an old one it waits longer than it must, and that is all. Structures for one-sided access are built so that what is read late is still safe.")},
+				{"Why is A's READ of the count not a race?",
+					says("The count only grows. If A reads an old one it waits longer than it must, and that is all. Structures for one-sided access are built so that what is read late is still safe.")},
 			},
 			tries: []string{"check=0", "every=2"},
 		},
@@ -41,10 +42,14 @@ func structures() []lesson {
 			play: playLock,
 			questions: []question{
 				{"Two clients add one each, so many times. What will the counter be?", func(r *run) string {
-					return fmt.Sprintf("%d, of %d. With COMPARE_SWAP it is always all of them: looking and taking are one step there.", binary.NativeEndian.Uint64(r.b()[8:]), 2*r.v["rounds"])
+					return fmt.Sprintf(
+						"%d, of %d. With COMPARE_SWAP it is always all of them: looking and taking are one step there.",
+						binary.NativeEndian.Uint64(r.b()[8:]), 2*r.v["rounds"])
 				}},
-				{"When would FETCH_ADD do?", says("For a counter alone: it is one request, and no lock is needed. Locks are for what does not fit in 8 bytes, and cost two round trips more, or many if somebody else has them.")},
-				{"What if a client dies with the lock?", says("Nobody frees it. Real locks hold who has them and until when, and the others may take them after that.")},
+				{"When would FETCH_ADD do?",
+					says("For a counter alone: it is one request, and no lock is needed. Locks are for what does not fit in 8 bytes, and cost two round trips more, or many if somebody else has them.")},
+				{"What if a client dies with the lock?",
+					says("Nobody frees it. Real locks hold who has them and until when, and the others may take them after that.")},
 			},
 			tries: []string{"atomic=0"},
 		},
@@ -111,7 +116,9 @@ func playLock(r *run) error {
 	qps := [2]*verbs.QP{}
 	for i, h := range r.s.Hosts {
 		var err error
-		if qps[i], err = h.PD.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: h.CQ, QPN: ib.QPN(0x33 + i*0x11)}); err != nil {
+		if qps[i], err = h.PD.CreateQP(verbs.QPInitAttr{
+			Type: verbs.RC, SendCQ: h.CQ, QPN: ib.QPN(0x33 + i*0x11),
+		}); err != nil {
 			return err
 		}
 		qps[i].SetPSN([]ib.PSN{7000, 9000}[i])
@@ -151,7 +158,8 @@ func playLock(r *run) error {
 			}
 		}
 	}
-	r.say("The counter is %d. Each client has added one %d times.", binary.NativeEndian.Uint64(b.MR.Bytes()[8:]), r.v["rounds"])
+	r.say("The counter is %d. Each client has added one %d times.",
+		binary.NativeEndian.Uint64(b.MR.Bytes()[8:]), r.v["rounds"])
 	return nil
 }
 

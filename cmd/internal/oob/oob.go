@@ -42,12 +42,10 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// ErrPeerClosed is a connection that the peer closed in the middle of the
-// exchange.
+// ErrPeerClosed is a connection that the peer closed in the middle of the exchange.
 var ErrPeerClosed = errors.New("the peer closed the connection")
 
-// Dial connects to the server's tool. A valid source is the local address to
-// use.
+// Dial connects to the server's tool. A valid source is the local address to use.
 func Dial(ctx context.Context, host string, port int, source netip.Addr) (*Conn, error) {
 	var d net.Dialer
 	if source.IsValid() {
@@ -152,9 +150,8 @@ func (c *Conn) Read(what string, msg []byte) error {
 	return nil
 }
 
-// Swap exchanges one message: the client writes first and then reads, the
-// server reads first and then writes, so that a server's answer also says
-// that it got here.
+// Swap exchanges one message: the client writes first and then reads, the server reads first and
+// then writes, so that a server's answer also says that it got here.
 func (c *Conn) Swap(what string, mine, theirs []byte) error {
 	if c.client {
 		if err := c.Write(what, mine); err != nil {

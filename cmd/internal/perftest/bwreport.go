@@ -19,7 +19,8 @@ type bwReport struct {
 const reportFields = 5
 
 func (r *bwReport) words() [reportFields]uint64 {
-	return [reportFields]uint64{r.Size, r.Iters, math.Float64bits(r.Peak), math.Float64bits(r.Average), math.Float64bits(r.Rate)}
+	return [reportFields]uint64{r.Size, r.Iters, math.Float64bits(r.Peak), math.Float64bits(r.Average),
+		math.Float64bits(r.Rate)}
 }
 
 // swapReport exchanges reports field by field.
@@ -37,7 +38,8 @@ func (x *exchange) swapReport(mine bwReport) (bwReport, error) {
 }
 
 func parseReport(w [reportFields]uint64) (bwReport, error) {
-	r := bwReport{Size: w[0], Iters: w[1], Peak: math.Float64frombits(w[2]), Average: math.Float64frombits(w[3]), Rate: math.Float64frombits(w[4])}
+	r := bwReport{Size: w[0], Iters: w[1], Peak: math.Float64frombits(w[2]),
+		Average: math.Float64frombits(w[3]), Rate: math.Float64frombits(w[4])}
 	for _, f := range []float64{r.Peak, r.Average, r.Rate} {
 		// A peer that measured no time at all reports infinity or NaN.
 		if f < 0 {

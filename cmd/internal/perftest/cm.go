@@ -13,16 +13,14 @@ import (
 	"github.com/goroce/goroce/roce/rdmacm"
 )
 
-// With -R, RDMA-CM connects the QPs of the test, and with -R or -z a QP beside
-// them, the control, on which the exchange takes place instead of on TCP. The
-// server listens on the same RDMA-CM port twice: for the control, and then for
-// the QPs of the test. Originals begin to listen again only after the barrier
-// that sends the client on, and a client that is quicker is refused, which one of
-// perftest 4.5 does not survive. A server of ours listens again before it accepts
-// the control; a client of ours asks again, in the name of the same connection: what
-// was repeated of a request that was refused may still be on its way when the server
-// listens, and an original does not survive that it has accepted a request
-// of a connection that the client has forgotten.
+// With -R, RDMA-CM connects the QPs of the test, and with -R or -z a QP beside them, the control,
+// on which the exchange takes place instead of on TCP. The server listens on the same RDMA-CM port
+// twice: for the control, and then for the QPs of the test. Originals begin to listen again only
+// after the barrier that sends the client on, and a client that is quicker is refused, which one of
+// perftest 4.5 does not survive. A server of ours listens again before it accepts the control; a
+// client of ours asks again, in the name of the same connection: what was repeated of a request
+// that was refused may still be on its way when the server listens, and an original does not
+// survive that it has accepted a request of a connection that the client has forgotten.
 
 const (
 	// cmListenWait is how long a client asks for a QP of the test: the server says
@@ -136,7 +134,8 @@ func (c *cmEnd) resolve(ctx context.Context, ps rdmacm.PortSpace) (*rdmacm.ID, e
 }
 
 // connect asks the server for a connection. prepare gives the ID its queue pair.
-func (c *cmEnd) connect(ctx context.Context, ps rdmacm.PortSpace, param rdmacm.ConnParam, prepare func(*rdmacm.ID) error) (*rdmacm.ID, *rdmacm.Event, error) {
+func (c *cmEnd) connect(ctx context.Context, ps rdmacm.PortSpace, param rdmacm.ConnParam,
+	prepare func(*rdmacm.ID) error) (*rdmacm.ID, *rdmacm.Event, error) {
 	id, err := c.resolve(ctx, ps)
 	if err != nil {
 		return nil, nil, err

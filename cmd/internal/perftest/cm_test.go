@@ -41,7 +41,8 @@ func TestCM(t *testing.T) {
 		{Test{Verb: Atomic, Latency: true}, "-R -n 50", 0},
 	} {
 		t.Run(c.test.Name()+" "+c.args, func(t *testing.T) {
-			server, client := &toolcheck.Side{Args: strings.Fields(c.args)}, &toolcheck.Side{Args: strings.Fields(c.args)}
+			server, client := &toolcheck.Side{Args: strings.Fields(c.args)},
+				&toolcheck.Side{Args: strings.Fields(c.args)}
 			onServer, onClient := runJSON(t, c.test, server, client)
 			require.Len(t, onClient.Results, 1)
 			require.Len(t, onServer.Results, c.rows)
@@ -98,28 +99,30 @@ func TestCMOverIPv6(t *testing.T) {
 // is refused.
 func TestCMRefusedThenAccepted(t *testing.T) {
 	replies := 0
-	refuse := fault.Rule{Dir: fault.Receive, QP: ib.QPNGSI, Action: fault.Mutate, Mutate: func(_ *ib.Packet, body []byte) {
-		m := (*[mad.Bytes]byte)(body[ib.BTHBytes+ib.DETHBytes:])
-		var h mad.Header
-		data, err := mad.Parse(m[:], &h)
-		if err != mad.OK || h.Attribute != mad.AttrREP {
-			return
-		}
-		if replies++; replies != 2 { // the first is about the control
-			return
-		}
-		var rep mad.REP
-		rep.Decode(data)
-		h.Attribute = mad.AttrREJ
-		rej := mad.REJ{RemoteCommID: rep.RemoteCommID, Rejected: mad.SubjectREQ, Reason: mad.RejectInvalidServiceID}
-		if err := rej.Put(h.Put(m)); err != nil {
-			panic(err)
-		}
-	}}
-	client := &toolcheck.Side{Args: strings.Fields("-R -n 20 -q 3"), Open: func(cfg verbs.Config) (*verbs.Device, func() error, error) {
-		cfg.WrapLink = func(l link.Link) (link.Link, error) { return fault.New(l, refuse), nil }
-		return tool.OpenDevice(cfg)
-	}}
+	refuse :=
+		fault.Rule{Dir: fault.Receive, QP: ib.QPNGSI, Action: fault.Mutate, Mutate: func(_ *ib.Packet, body []byte) {
+			m := (*[mad.Bytes]byte)(body[ib.BTHBytes+ib.DETHBytes:])
+			var h mad.Header
+			data, err := mad.Parse(m[:], &h)
+			if err != mad.OK || h.Attribute != mad.AttrREP {
+				return
+			}
+			if replies++; replies != 2 { // the first is about the control
+				return
+			}
+			var rep mad.REP
+			rep.Decode(data)
+			h.Attribute = mad.AttrREJ
+			rej := mad.REJ{RemoteCommID: rep.RemoteCommID, Rejected: mad.SubjectREQ, Reason: mad.RejectInvalidServiceID}
+			if err := rej.Put(h.Put(m)); err != nil {
+				panic(err)
+			}
+		}}
+	client := &toolcheck.Side{Args: strings.Fields("-R -n 20 -q 3"),
+		Open: func(cfg verbs.Config) (*verbs.Device, func() error, error) {
+			cfg.WrapLink = func(l link.Link) (link.Link, error) { return fault.New(l, refuse), nil }
+			return tool.OpenDevice(cfg)
+		}}
 	runJSON(t, writeBW, &toolcheck.Side{Args: client.Args}, client)
 	require.Greater(t, replies, 4, "the one that became a refusal, and one to each request")
 }

@@ -71,22 +71,25 @@ func (k *control) wait(what string, cq *verbs.CQ) (*verbs.WC, error) {
 
 func (k *control) send(what string, msg []byte) error {
 	copy(k.mr.Bytes(), msg)
-	if err := k.id.QP().PostSend(&verbs.SendWR{Opcode: verbs.WRSend, SGList: []verbs.SGE{k.mr.SGE(0, len(msg))}}); err != nil {
+	if err := k.id.QP().PostSend(&verbs.SendWR{
+		Opcode: verbs.WRSend, SGList: []verbs.SGE{k.mr.SGE(0, len(msg))},
+	}); err != nil {
 		return fmt.Errorf("send %s: %w", what, err)
 	}
 	_, err := k.wait("send "+what, k.scq)
 	return err
 }
 
-// recv receives a message of len(msg) bytes at least; newer originals add to
-// the end.
+// recv receives a message of len(msg) bytes at least; newer originals add to the end.
 func (k *control) recv(what string, msg []byte) error {
 	wc, err := k.wait("read "+what, k.rcq)
 	if err != nil {
 		return err
 	}
 	if int(wc.ByteLen) < len(msg) {
-		return fmt.Errorf("read %s: the message has %d bytes instead of %d: both sides must run the same test with the same options", what, wc.ByteLen, len(msg))
+		return fmt.Errorf(
+			"read %s: the message has %d bytes instead of %d: both sides must run the same test with the same options",
+			what, wc.ByteLen, len(msg))
 	}
 	copy(msg, k.mr.Bytes()[controlBytes:])
 	return k.post(k.id)

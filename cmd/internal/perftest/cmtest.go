@@ -50,14 +50,12 @@ func (c *cmEnd) testParam() rdmacm.ConnParam {
 	return p
 }
 
-// greets reports whether the client introduces itself on a UD QP to a server
-// that sends, too.
+// greets reports whether the client introduces itself on a UD QP to a server that sends, too.
 func (c *cmEnd) greets() bool {
 	return c.s.o.Transport == ib.UD && (c.s.o.Test.Latency || c.s.o.Bidirectional)
 }
 
-// dialTest connects one QP after the other, so that the server's are in the
-// same order.
+// dialTest connects one QP after the other, so that the server's are in the same order.
 func (c *cmEnd) dialTest(ctx context.Context) error {
 	for i := range c.s.res.endpoints {
 		if err := c.dialOne(ctx, &c.s.res.endpoints[i]); err != nil {
@@ -93,8 +91,9 @@ func (c *cmEnd) dialed(e *endpoint, ev *rdmacm.Event) (err error) {
 	mr := e.mr
 	binary.BigEndian.PutUint32(mr.Bytes()[e.send.start:], uint32(e.qp.Num()))
 	err = e.qp.PostSend(&verbs.SendWR{
-		Opcode: verbs.WRSendImm, Flags: verbs.SendSignaled, Imm: uint32(e.qp.Num()), SGList: []verbs.SGE{mr.SGE(e.send.start, greetingBytes)},
-		AH: e.ah, RemoteQPN: ev.UD.QPN, RemoteQKey: ev.UD.QKey,
+		Opcode: verbs.WRSendImm, Flags: verbs.SendSignaled, Imm: uint32(e.qp.Num()),
+		SGList: []verbs.SGE{mr.SGE(e.send.start, greetingBytes)}, AH: e.ah, RemoteQPN: ev.UD.QPN,
+		RemoteQKey: ev.UD.QKey,
 	})
 	if err != nil {
 		return err

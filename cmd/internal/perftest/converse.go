@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// The order of messages on the TCP connection is that of the original of each
-// test. With K an exchange of one QP's keys and R one of reports, for q QPs and
-// n sizes (TestExchanges holds this):
+// The order of messages on the TCP connection is that of the original of each test. With K an
+// exchange of one QP's keys and R one of reports, for q QPs and n sizes (TestExchanges holds this):
 //
 //	write_bw, read_bw, atomic_bw        qK qK K | run | K R K
 //	the same, bidirectional             qK qK K | K run R | K      one size
@@ -21,8 +20,7 @@ import (
 
 func (s *session) barrier() error { return s.x.barrier() }
 
-// converse is the test itself, in the order of messages that the original of
-// each test has.
+// converse is the test itself, in the order of messages that the original of each test has.
 func (s *session) converse(ctx context.Context) error {
 	s.p.banner(s.place.Name(), s.x.mtu, s.gidIndex, s.res.outReads)
 	if err := s.introduce(); err != nil {
@@ -74,8 +72,7 @@ func (s *session) introduce() error {
 	return nil
 }
 
-// converseOneWay is WRITE, READ or atomics in one direction: the server does
-// nothing but wait.
+// converseOneWay is WRITE, READ or atomics in one direction: the server does nothing but wait.
 func (s *session) converseOneWay(ctx context.Context) error {
 	if s.o.Driver() {
 		s.p.head()

@@ -31,7 +31,8 @@ var destWidths = [6]int{4, 4, 6, 6, 8, 16}
 // append adds the message to b.
 func (d *dest) append(b []byte) []byte {
 	start := len(b)
-	b = fmt.Appendf(b, "%04x:%04x:%06x:%06x:%08x:%016x:", d.LID, d.OutReads, uint32(d.QPN), uint32(d.PSN), uint32(d.RKey), d.VAddr)
+	b = fmt.Appendf(b, "%04x:%04x:%06x:%06x:%08x:%016x:", d.LID, d.OutReads, uint32(d.QPN), uint32(d.PSN),
+		uint32(d.RKey), d.VAddr)
 	for _, x := range d.GID {
 		b = fmt.Appendf(b, "%02x:", x)
 	}
@@ -50,7 +51,8 @@ func parseDest(msg []byte) (dest, error) {
 	fields := strings.Split(text, ":")
 	const gidFields = 16
 	if len(fields) < len(destWidths)+gidFields+1 {
-		return d, fmt.Errorf("the peer's keys %q have %d fields, not %d: does it use a GID?", text, len(fields), len(destWidths)+gidFields+1)
+		return d, fmt.Errorf("the peer's keys %q have %d fields, not %d: does it use a GID?", text,
+			len(fields), len(destWidths)+gidFields+1)
 	}
 	var n [len(destWidths)]uint64
 	for i, width := range destWidths {

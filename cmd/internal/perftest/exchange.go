@@ -9,8 +9,7 @@ import (
 	"github.com/goroce/goroce/ib"
 )
 
-// carrier is what the exchange takes place on: a TCP connection, or the
-// control.
+// carrier is what the exchange takes place on: a TCP connection, or the control.
 type carrier interface {
 	// Swap exchanges one message: the client sends first.
 	Swap(what string, mine, theirs []byte) error
@@ -30,8 +29,7 @@ type exchange struct {
 	mtu         ib.MTU
 	version     string
 
-	// keepAlive, if set, is in force while this side waits for the peer; see
-	// session.keepAlive.
+	// keepAlive, if set, is in force while this side waits for the peer; see session.keepAlive.
 	keepAlive func() (stop func())
 }
 
@@ -98,8 +96,7 @@ func (x *exchange) keys() error {
 	return nil
 }
 
-// barrier exchanges the first QP's keys again: nobody passes it before both
-// have reached it.
+// barrier exchanges the first QP's keys again: nobody passes it before both have reached it.
 func (x *exchange) barrier() error { return x.swapDest(0) }
 
 func (x *exchange) swapDest(i int) error {
@@ -117,8 +114,7 @@ func (x *exchange) swapDest(i int) error {
 	return nil
 }
 
-// swapKeys exchanges one message of keys: text on TCP, a structure on the
-// control.
+// swapKeys exchanges one message of keys: text on TCP, a structure on the control.
 func (x *exchange) swapKeys(mine *dest) (dest, error) {
 	if _, binary := x.conn.(*control); binary {
 		in := make([]byte, destStructBytes)

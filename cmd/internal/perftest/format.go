@@ -25,8 +25,7 @@ const (
 	waiting = "\n************************************\n* Waiting for client to connect... *\n************************************\n"
 )
 
-// cHex formats v as C's %#0<width>x does: the prefix counts as part of the
-// width, and 0 has none.
+// cHex formats v as C's %#0<width>x does: the prefix counts as part of the width, and 0 has none.
 func cHex(width int, v uint64) string {
 	if v == 0 {
 		return fmt.Sprintf("%0*d", width, 0)
@@ -34,8 +33,7 @@ func cHex(width int, v uint64) string {
 	return fmt.Sprintf("0x%0*x", max(width-2, 1), v)
 }
 
-// printer writes the table of a test; with --json or --output most of it is
-// silent.
+// printer writes the table of a test; with --json or --output most of it is silent.
 type printer struct {
 	w io.Writer
 	o *Options
@@ -115,7 +113,8 @@ func (p *printer) banner(device string, mtu ib.MTU, gidIndex, outReads int) {
 
 // dest prints the keys of one side's QP.
 func (p *printer) dest(side string, d *dest) {
-	p.printf(" %s address: LID %s QPN %s PSN %s", side, cHex(4, uint64(d.LID)), cHex(6, uint64(d.QPN)), cHex(6, uint64(d.PSN)))
+	p.printf(" %s address: LID %s QPN %s PSN %s", side, cHex(4, uint64(d.LID)), cHex(6, uint64(d.QPN)),
+		cHex(6, uint64(d.PSN)))
 	if p.o.Test.Verb == Read {
 		p.printf(" OUT %s", cHex(4, uint64(d.OutReads)))
 	}

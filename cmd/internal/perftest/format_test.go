@@ -62,7 +62,8 @@ func TestTables(t *testing.T) {
 	}{
 		{"write_bw_client", Test{Verb: Write}, []string{"host"}, func(p *printer) { p.bw(report) }},
 		{"write_bw_server", Test{Verb: Write}, nil, func(p *printer) { p.bw(report) }},
-		{"send_bw_ud_both_gbit", Test{Verb: Send}, []string{"-c", "UD", "-b", "-q", "4", "-s", "1024", "--report_gbits", "host"},
+		{"send_bw_ud_both_gbit", Test{Verb: Send},
+			[]string{"-c", "UD", "-b", "-q", "4", "-s", "1024", "--report_gbits", "host"},
 			func(p *printer) {
 				p.bw(report)
 				p.both(report, report)
@@ -71,12 +72,15 @@ func TestTables(t *testing.T) {
 		{"read_bw", Test{Verb: Read}, []string{"host"}, func(p *printer) { p.bw(report) }},
 		{"atomic_bw", Test{Verb: Atomic}, []string{"-A", "CMP_AND_SWAP", "host"}, func(p *printer) { p.bw(report) }},
 		{"send_lat", Test{Verb: Send, Latency: true}, []string{"host"}, func(p *printer) { p.latency(lat) }},
-		{"send_lat_all_results", Test{Verb: Send, Latency: true}, []string{"-U", "-H", "-e", "host"}, func(p *printer) { p.latency(lat) }},
+		{"send_lat_all_results", Test{Verb: Send, Latency: true}, []string{"-U", "-H", "-e", "host"},
+			func(p *printer) { p.latency(lat) }},
 		{"write_lat_duration", Test{Verb: Write, Latency: true}, []string{"-D", "4", "host"},
 			func(p *printer) { p.latencyTimed(latencyOverTime(2, 1000, 2e9, 2)) }},
-		{"bandwidth_alone", Test{Verb: Write}, []string{"--output=bandwidth", "host"}, func(p *printer) { p.bw(report) }},
+		{"bandwidth_alone", Test{Verb: Write}, []string{"--output=bandwidth", "host"},
+			func(p *printer) { p.bw(report) }},
 		{"rate_alone", Test{Verb: Write}, []string{"--output=message_rate", "host"}, func(p *printer) { p.bw(report) }},
-		{"latency_alone", Test{Verb: Read, Latency: true}, []string{"--output=latency", "host"}, func(p *printer) { p.latency(lat) }},
+		{"latency_alone", Test{Verb: Read, Latency: true}, []string{"--output=latency", "host"},
+			func(p *printer) { p.latency(lat) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out bytes.Buffer

@@ -108,8 +108,7 @@ func (p *pinger) postCounted() (over bool, err error) {
 	return p.watch.over(now), nil
 }
 
-// runSend bounces messages. The client begins; each side answers when it has
-// received.
+// runSend bounces messages. The client begins; each side answers when it has received.
 func (p *pinger) runSend(v *receiver) error {
 	driver := p.s.o.Driver()
 	first := true
@@ -122,8 +121,7 @@ func (p *pinger) runSend(v *receiver) error {
 			}
 			now := nowNs()
 			if first {
-				// As the original: the time begins with the first message
-				// received, on both sides.
+				// As the original: the time begins with the first message received, on both sides.
 				first = false
 				p.begin(now)
 			}
@@ -239,8 +237,7 @@ func (s *session) runLatency(ctx context.Context, size int) error {
 		if v, err = r.receiver(size, iters); err != nil {
 			return err
 		}
-		// The peer must not send before receives are posted: UC and UD would
-		// lose the message.
+		// The peer must not send before receives are posted: UC and UD would lose the message.
 		if err = s.barrier(); err != nil {
 			return err
 		}

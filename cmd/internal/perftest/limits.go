@@ -1,7 +1,6 @@
 package perftest
 
-// Defaults and bounds of the originals, which users of their command lines
-// rely on.
+// Defaults and bounds of the originals, which users of their command lines rely on.
 const (
 	defaultSizeBW     = 65536 // bytes
 	defaultSizeLat    = 2     // bytes

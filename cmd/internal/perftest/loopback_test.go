@@ -70,7 +70,8 @@ func TestLoopback(t *testing.T) {
 		{test: sendBW, args: "-n 30 -q 2 --use-srq -r 20", serverRows: 1},
 		{test: sendBW, args: "-n 5 -a -t 2", sizes: all, serverRows: 23},
 		{test: sendBW, args: "-n 30 -c UD -s 256 -t 8", serverRows: 1},
-		{test: sendBW, args: "-n 30 -c UD -a -t 8 -m 1024", sizes: []float64{2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}, serverRows: 10},
+		{test: sendBW, args: "-n 30 -c UD -a -t 8 -m 1024",
+			sizes: []float64{2, 4, 8, 16, 32, 64, 128, 256, 512, 1024}, serverRows: 10},
 		{test: sendBW, args: "-n 30 -c UC -t 2 -s 6000", serverRows: 1},
 		{test: sendBW, args: "-n 30 -e -s 64", serverRows: 1},
 		{test: sendBW, args: "-n 30 -b -s 64 --polling", serverRows: 1},
@@ -134,7 +135,8 @@ func TestDuration(t *testing.T) {
 		{readLat, "-D 1"},
 		{Test{Verb: Atomic, Latency: true}, "-D 1"},
 	} {
-		if testing.Short() && i > 0 || seeds.Race && (len(c.args) > len("-D 1") || c.test != writeBW && c.test != sendLat) {
+		if testing.Short() && i > 0 ||
+			seeds.Race && (len(c.args) > len("-D 1") || c.test != writeBW && c.test != sendLat) {
 			continue // each takes a second, of processors, too: raced one of bandwidth, one of latency
 		}
 		t.Run(c.test.Name()+" "+c.args, func(t *testing.T) {

@@ -85,34 +85,49 @@ const (
 func (o *Options) options() []getopt.Option {
 	t := o.Test
 	opts := []getopt.Option{
-		{Short: 'p', Long: "port", Arg: "port", Help: "TCP port to listen on or connect to (default 18515)", Set: getopt.Int(&o.Port, 0, 65535)},
+		{Short: 'p', Long: "port", Arg: "port", Help: "TCP port to listen on or connect to (default 18515)",
+			Set: getopt.Int(&o.Port, 0, 65535)},
 		{Short: 'm', Long: "mtu", Arg: "mtu", Help: "path MTU, 256 to 4096 (default: the port's)", Set: o.setMTU},
-		{Short: 'c', Long: "connection", Arg: connectionsOf(t.Verb), Help: "transport (default RC)", Set: o.setConnection},
-		{Short: 'n', Long: "iters", Arg: "n", Help: fmt.Sprintf("number of exchanges, at least %d (default %d)", minIters, defaultItersOf(t)), Set: getopt.Int(&o.Iters, minIters, maxIters)},
-		{Short: 'D', Long: "duration", Arg: "seconds", Help: "run for a time instead of a number of exchanges", Set: o.setDuration},
-		{Short: 'f', Long: "margin", Arg: "seconds", Help: "leave out so much at both ends of -D (default a quarter)", Set: getopt.Int(&o.Margin, 0, 1<<20)},
-		{Short: 'x', Long: "gid-index", Arg: "index", Help: "index of the local GID (default: by address)", Set: getopt.Int(&o.GIDIndex, 0, 255)},
+		{Short: 'c', Long: "connection", Arg: connectionsOf(t.Verb), Help: "transport (default RC)",
+			Set: o.setConnection},
+		{Short: 'n', Long: "iters", Arg: "n",
+			Help: fmt.Sprintf("number of exchanges, at least %d (default %d)", minIters, defaultItersOf(t)),
+			Set:  getopt.Int(&o.Iters, minIters, maxIters)},
+		{Short: 'D', Long: "duration", Arg: "seconds",
+			Help: "run for a time instead of a number of exchanges", Set: o.setDuration},
+		{Short: 'f', Long: "margin", Arg: "seconds", Help: "leave out so much at both ends of -D (default a quarter)",
+			Set: getopt.Int(&o.Margin, 0, 1<<20)},
+		{Short: 'x', Long: "gid-index", Arg: "index", Help: "index of the local GID (default: by address)",
+			Set: getopt.Int(&o.GIDIndex, 0, 255)},
 		{Short: 'F', Long: "CPU-freq", Help: "accepted; there is no such warning here", Set: getopt.Ignore},
-		{Short: 'S', Long: "sl", Arg: "sl", Help: "service level; has no meaning on Ethernet", Set: getopt.Int(&o.ServiceLevel, 0, 15)},
-		{Short: 'u', Long: "qp-timeout", Arg: "code", Help: "QP timeout, 4.096 us x 2^code (default 14)", Set: getopt.Int(&o.QPTimeout, 0, 31)},
+		{Short: 'S', Long: "sl", Arg: "sl", Help: "service level; has no meaning on Ethernet",
+			Set: getopt.Int(&o.ServiceLevel, 0, 15)},
+		{Short: 'u', Long: "qp-timeout", Arg: "code", Help: "QP timeout, 4.096 us x 2^code (default 14)",
+			Set: getopt.Int(&o.QPTimeout, 0, 31)},
 		{Short: 'i', Long: "ib-port", Arg: "port", Help: "port of the device: 1", Set: getopt.Int(new(int), 1, 1)},
 		{Short: 'V', Long: "version", Help: "version of the exchange", Set: getopt.Bool(&o.version)},
 		{Long: "ipv6", Help: "use an IPv6 GID by default", Set: getopt.Bool(&o.IPv6)},
 		{Long: "ipv6-addr", Help: "meet the peer over IPv6", Set: getopt.Bool(&o.IPv6Addr)},
 		{Long: "source_ip", Arg: "ip", Help: "local address of the TCP exchange", Set: getopt.String(&o.SourceIP)},
 		{Long: "tclass", Arg: "class", Help: "IP traffic class", Set: getopt.Int(&o.TrafficClass, 0, 255)},
-		{Long: "flow_label", Arg: "label", Help: "flow label: decides the UDP source port", Set: getopt.Int(&o.FlowLabel, 0, 1<<20-1)},
+		{Long: "flow_label", Arg: "label", Help: "flow label: decides the UDP source port",
+			Set: getopt.Int(&o.FlowLabel, 0, 1<<20-1)},
 		{Long: "retry_count", Arg: "n", Help: "retries (default 7)", Set: getopt.Int(&o.RetryCount, 0, 7)},
 		{Long: "mr_per_qp", Help: "register memory for each QP", Set: getopt.Bool(&o.MRPerQP)},
-		{Long: "dont_xchg_versions", Help: "leave version, page size and MTU out of the exchange", Set: getopt.Bool(&o.NoVersions)},
+		{Long: "dont_xchg_versions", Help: "leave version, page size and MTU out of the exchange",
+			Set: getopt.Bool(&o.NoVersions)},
 		{Long: "reversed", Help: "swap the roles: the server side drives the test", Set: getopt.Bool(&o.Reversed)},
-		{Long: "output", Arg: "units", Help: "print one number: bandwidth, message_rate or latency", Set: getopt.Choice(&o.Output, "bandwidth", "message_rate", "latency")},
+		{Long: "output", Arg: "units", Help: "print one number: bandwidth, message_rate or latency",
+			Set: getopt.Choice(&o.Output, "bandwidth", "message_rate", "latency")},
 		{Long: "json", Help: "print one JSON object instead of the table", Set: getopt.Bool(&o.JSON)},
 		{Long: "out_json", Help: "also write the JSON object to a file", Set: getopt.Bool(&o.OutJSON)},
-		{Long: "out_json_file", Arg: "file", Help: "its name (default perftest_out.json)", Set: getopt.String(&o.OutJSONFile)},
+		{Long: "out_json_file", Arg: "file", Help: "its name (default perftest_out.json)",
+			Set: getopt.String(&o.OutJSONFile)},
 
-		{Short: 'R', Long: "rdma_cm", Help: "RDMA-CM connects the QPs and carries the exchange", Set: getopt.Bool(&o.CM)},
-		{Short: 'z', Long: "comm_rdma_cm", Help: "a QP that RDMA-CM connects carries the exchange", Set: getopt.Bool(&o.ControlCM)},
+		{Short: 'R', Long: "rdma_cm", Help: "RDMA-CM connects the QPs and carries the exchange",
+			Set: getopt.Bool(&o.CM)},
+		{Short: 'z', Long: "comm_rdma_cm", Help: "a QP that RDMA-CM connects carries the exchange",
+			Set: getopt.Bool(&o.ControlCM)},
 		{Short: 'T', Long: "tos", Arg: "tos", Help: "type of service, with -R", Set: getopt.Int(&o.TOS, 0, 255)},
 		{Short: 'O', Long: "dualport", Set: getopt.Unsupported(noDual)},
 		{Long: "cpu_util", Set: getopt.Unsupported(noCPUUtil)},
@@ -130,17 +145,22 @@ func (o *Options) options() []getopt.Option {
 	}
 	if t.Verb == Atomic {
 		opts = append(opts,
-			getopt.Option{Short: 'A', Long: "atomic_type", Arg: "type", Help: "CMP_AND_SWAP or FETCH_AND_ADD (default)", Set: getopt.Choice(&o.AtomicType, string(CompareAndSwap), string(FetchAndAdd))},
+			getopt.Option{Short: 'A', Long: "atomic_type", Arg: "type", Help: "CMP_AND_SWAP or FETCH_AND_ADD (default)",
+				Set: getopt.Choice(&o.AtomicType, string(CompareAndSwap), string(FetchAndAdd))},
 			getopt.Option{Short: 's', Long: "size", Arg: "size", Set: o.setSize})
 	} else {
 		opts = append(opts,
-			getopt.Option{Short: 's', Long: "size", Arg: "bytes", Help: fmt.Sprintf("message size; K and M multiply (default %d)", defaultSizeOf(t)), Set: o.setSize})
+			getopt.Option{Short: 's', Long: "size", Arg: "bytes",
+				Help: fmt.Sprintf("message size; K and M multiply (default %d)", defaultSizeOf(t)), Set: o.setSize})
 	}
-	opts = append(opts, getopt.Option{Short: 'a', Long: "all", Help: "sizes from 2 to 2^23 (UD: to the MTU)", Set: getopt.Bool(&o.All)})
+	opts = append(opts,
+		getopt.Option{Short: 'a', Long: "all", Help: "sizes from 2 to 2^23 (UD: to the MTU)", Set: getopt.Bool(&o.All)})
 	if t.Verb == Read || t.Verb == Atomic {
-		opts = append(opts, getopt.Option{Short: 'o', Long: "outs", Arg: "n", Help: "operations outstanding (default: the device's most)", Set: getopt.Int(&o.OutReads, 1, 255)})
+		opts = append(opts, getopt.Option{Short: 'o', Long: "outs", Arg: "n",
+			Help: "operations outstanding (default: the device's most)", Set: getopt.Int(&o.OutReads, 1, 255)})
 	} else {
-		opts = append(opts, getopt.Option{Short: 'I', Long: "inline_size", Arg: "bytes", Help: "largest message sent inline", Set: getopt.Int(&o.InlineSize, 0, 912)})
+		opts = append(opts, getopt.Option{Short: 'I', Long: "inline_size", Arg: "bytes",
+			Help: "largest message sent inline", Set: getopt.Int(&o.InlineSize, 0, 912)})
 	}
 	if t.Verb != Write {
 		opts = append(opts,
@@ -150,7 +170,8 @@ func (o *Options) options() []getopt.Option {
 	}
 	if t.Verb == Send {
 		opts = append(opts,
-			getopt.Option{Short: 'r', Long: "rx-depth", Arg: "n", Help: "receives posted (default 512)", Set: getopt.Int(&o.RxDepth, 1, maxRxDepth)},
+			getopt.Option{Short: 'r', Long: "rx-depth", Arg: "n", Help: "receives posted (default 512)",
+				Set: getopt.Int(&o.RxDepth, 1, maxRxDepth)},
 			getopt.Option{Long: "use-srq", Help: "share one receive queue", Set: getopt.Bool(&o.UseSRQ)},
 			getopt.Option{Short: 'g', Long: "mcg", Set: getopt.Unsupported(noMcast)},
 			getopt.Option{Short: 'M', Long: "MGID", Arg: "gid", Set: getopt.Unsupported(noMcast)})
@@ -159,24 +180,37 @@ func (o *Options) options() []getopt.Option {
 	}
 	if t.Latency {
 		opts = append(opts,
-			getopt.Option{Short: 'H', Long: "report-histogram", Help: "print all results, sorted", Set: getopt.Bool(&o.Histogram)},
-			getopt.Option{Short: 'U', Long: "report-unsorted", Help: "print all results in order", Set: getopt.Bool(&o.Unsorted)},
-			getopt.Option{Short: 'C', Long: "report-cycles", Set: getopt.Unsupported("goroce's clock counts nanoseconds, not cycles")},
+			getopt.Option{Short: 'H', Long: "report-histogram", Help: "print all results, sorted",
+				Set: getopt.Bool(&o.Histogram)},
+			getopt.Option{Short: 'U', Long: "report-unsorted", Help: "print all results in order",
+				Set: getopt.Bool(&o.Unsorted)},
+			getopt.Option{Short: 'C', Long: "report-cycles",
+				Set: getopt.Unsupported("goroce's clock counts nanoseconds, not cycles")},
 			getopt.Option{Short: 't', Long: "tx-depth", Arg: "n", Set: getopt.Int(new(int), 1, maxTxDepth)},
-			getopt.Option{Long: "latency_gap", Arg: "us", Help: "wait before each message", Set: getopt.Int(&o.LatencyGapUs, 0, 1<<30)})
+			getopt.Option{Long: "latency_gap", Arg: "us", Help: "wait before each message",
+				Set: getopt.Int(&o.LatencyGapUs, 0, 1<<30)})
 	} else {
 		opts = append(opts,
-			getopt.Option{Short: 'b', Long: "bidirectional", Help: "both directions at once", Set: getopt.Bool(&o.Bidirectional)},
-			getopt.Option{Short: 'q', Long: "qp", Arg: "n", Help: "number of QPs (default 1)", Set: getopt.Int(&o.QPs, 1, maxQPs)},
-			getopt.Option{Short: 't', Long: "tx-depth", Arg: "n", Help: "messages in flight for each QP (default 128)", Set: getopt.Int(&o.TxDepth, 1, maxTxDepth)},
-			getopt.Option{Short: 'Q', Long: "cq-mod", Arg: "n", Help: "one completion for n messages (default 100; 1 above 8 KiB)", Set: o.setCQMod},
-			getopt.Option{Short: 'l', Long: "post_list", Arg: "n", Help: "post n messages at a time (default 1)", Set: getopt.Int(&o.PostList, 1, maxTxDepth)},
+			getopt.Option{Short: 'b', Long: "bidirectional", Help: "both directions at once",
+				Set: getopt.Bool(&o.Bidirectional)},
+			getopt.Option{Short: 'q', Long: "qp", Arg: "n", Help: "number of QPs (default 1)",
+				Set: getopt.Int(&o.QPs, 1, maxQPs)},
+			getopt.Option{Short: 't', Long: "tx-depth", Arg: "n", Help: "messages in flight for each QP (default 128)",
+				Set: getopt.Int(&o.TxDepth, 1, maxTxDepth)},
+			getopt.Option{Short: 'Q', Long: "cq-mod", Arg: "n",
+				Help: "one completion for n messages (default 100; 1 above 8 KiB)", Set: o.setCQMod},
+			getopt.Option{Short: 'l', Long: "post_list", Arg: "n",
+				Help: "post n messages at a time (default 1)", Set: getopt.Int(&o.PostList, 1, maxTxDepth)},
 			getopt.Option{Short: 'N', Long: "noPeak", Help: "don't look for the peak", Set: getopt.Bool(&o.NoPeak)},
-			getopt.Option{Short: 'w', Long: "limit_bw", Arg: "bw", Help: "fail below this bandwidth", Set: getopt.Float(&o.LimitBW)},
-			getopt.Option{Short: 'y', Long: "limit_msgrate", Arg: "Mpps", Help: "fail below this message rate", Set: getopt.Float(&o.LimitRate)},
-			getopt.Option{Long: "perform_warm_up", Help: "some messages before the measurement", Set: getopt.Bool(&o.WarmUp)},
+			getopt.Option{Short: 'w', Long: "limit_bw", Arg: "bw", Help: "fail below this bandwidth",
+				Set: getopt.Float(&o.LimitBW)},
+			getopt.Option{Short: 'y', Long: "limit_msgrate", Arg: "Mpps",
+				Help: "fail below this message rate", Set: getopt.Float(&o.LimitRate)},
+			getopt.Option{Long: "perform_warm_up", Help: "some messages before the measurement",
+				Set: getopt.Bool(&o.WarmUp)},
 			getopt.Option{Long: "report_gbits", Help: "Gbit/s instead of MiB/s", Set: getopt.Bool(&o.ReportGbits)},
-			getopt.Option{Long: "report-both", Help: "with -b: print both directions too", Set: getopt.Bool(&o.ReportBoth)},
+			getopt.Option{Long: "report-both", Help: "with -b: print both directions too",
+				Set: getopt.Bool(&o.ReportBoth)},
 			getopt.Option{Long: "recv_post_list", Arg: "n", Set: getopt.Ignore},
 			getopt.Option{Long: "run_infinitely", Set: getopt.Unsupported("use -D with a long time")},
 			getopt.Option{Long: "report-per-port", Set: getopt.Unsupported(noDual)},
@@ -287,8 +321,7 @@ func parse(t Test, args []string) (*Options, error) {
 	return o, o.complete()
 }
 
-// Driver reports whether this side drives the traffic: the client, unless the
-// roles are swapped.
+// Driver reports whether this side drives the traffic: the client, unless the roles are swapped.
 func (o *Options) Driver() bool { return (o.Host != "") != o.Reversed }
 
 // complete fills in what follows from the options and refuses combinations
@@ -338,10 +371,9 @@ func (o *Options) complete() error {
 	}
 	if t.Latency {
 		o.TxDepth, o.CQMod = 1, 1
-		// The originals look at their completion queue, or memory, all the time.
-		// A goroutine that looks works for the device then; but the server of READs and
-		// atomics sleeps, as do both sides with -e, and the exchange by RDMA-CM waits
-		// for events.
+		// The originals look at their completion queue, or memory, all the time. A goroutine that
+		// looks works for the device then; but the server of READs and atomics sleeps, as do both
+		// sides with -e, and the exchange by RDMA-CM waits for events.
 		if !o.Events && !o.Event && !o.CM && !o.ControlCM && (t.Verb <= Write || o.Driver()) {
 			o.Polling = true
 		}

@@ -23,7 +23,9 @@ func TestNames(t *testing.T) {
 	for _, test := range Tests() {
 		names = append(names, test.Name())
 	}
-	require.ElementsMatch(t, []string{"send_bw", "send_lat", "write_bw", "write_lat", "read_bw", "read_lat", "atomic_bw", "atomic_lat"}, names)
+	require.ElementsMatch(t, []string{
+		"send_bw", "send_lat", "write_bw", "write_lat", "read_bw", "read_lat", "atomic_bw", "atomic_lat",
+	}, names)
 }
 
 func TestDefaults(t *testing.T) {
@@ -36,18 +38,30 @@ func TestDefaults(t *testing.T) {
 		margin, duration, port, gidIndex int
 	}{
 		{test: writeBW, size: 65536, iters: 5000, tx: 128, rx: 512, cqmod: 1, margin: -1, port: 18515, gidIndex: -1},
-		{test: writeBW, args: "h -s 1K -n 50 -x 1 -p 9", size: 1024, iters: 50, tx: 50, rx: 50, cqmod: 50, driver: true, margin: -1, port: 9, gidIndex: 1},
-		{test: writeBW, args: "h -s 2M -Q 10", size: 2 << 20, iters: 5000, tx: 128, rx: 512, cqmod: 10, driver: true, margin: -1, port: 18515, gidIndex: -1},
-		{test: writeBW, args: "h -a", size: 8 << 20, iters: 5000, tx: 128, rx: 512, cqmod: 100, driver: true, margin: -1, port: 18515, gidIndex: -1},
-		{test: writeBW, args: "h -D 8", size: 65536, tx: 128, rx: 512, cqmod: 1, driver: true, noPeak: true, margin: 2, duration: 8, port: 18515, gidIndex: -1},
-		{test: writeBW, args: "h -D 1", size: 65536, tx: 128, rx: 512, cqmod: 1, driver: true, noPeak: true, duration: 1, port: 18515, gidIndex: -1},
-		{test: writeBW, args: "h -n 20001", size: 65536, iters: 20001, tx: 128, rx: 512, cqmod: 1, driver: true, noPeak: true, margin: -1, port: 18515, gidIndex: -1},
-		{test: writeBW, args: "h --reversed", size: 65536, iters: 5000, tx: 128, rx: 512, cqmod: 1, margin: -1, port: 18515, gidIndex: -1},
-		{test: writeBW, args: "h -l 4 -n 100 -s 8", size: 8, iters: 100, tx: 100, rx: 100, cqmod: 4, driver: true, margin: -1, port: 18515, gidIndex: -1},
-		{test: sendBW, args: "-c UD -s 1024", size: 1024, iters: 1000, tx: 128, rx: 1000, cqmod: 100, transport: ib.UD, noPeak: true, margin: -1, port: 18515, gidIndex: -1},
-		{test: sendBW, args: "-c UC -r 100", size: 65536, iters: 1000, tx: 128, rx: 100, cqmod: 1, transport: ib.UC, noPeak: true, margin: -1, port: 18515, gidIndex: -1},
-		{test: sendLat, args: "h", size: 2, iters: 1000, tx: 1, rx: 512, cqmod: 1, driver: true, margin: -1, port: 18515, gidIndex: -1},
-		{test: atomicBW, args: "h -a", size: 8, iters: 1000, tx: 128, rx: 512, cqmod: 100, driver: true, margin: -1, port: 18515, gidIndex: -1},
+		{test: writeBW, args: "h -s 1K -n 50 -x 1 -p 9", size: 1024, iters: 50, tx: 50, rx: 50, cqmod: 50,
+			driver: true, margin: -1, port: 9, gidIndex: 1},
+		{test: writeBW, args: "h -s 2M -Q 10", size: 2 << 20, iters: 5000, tx: 128, rx: 512, cqmod: 10,
+			driver: true, margin: -1, port: 18515, gidIndex: -1},
+		{test: writeBW, args: "h -a", size: 8 << 20, iters: 5000, tx: 128, rx: 512, cqmod: 100, driver: true,
+			margin: -1, port: 18515, gidIndex: -1},
+		{test: writeBW, args: "h -D 8", size: 65536, tx: 128, rx: 512, cqmod: 1, driver: true, noPeak: true,
+			margin: 2, duration: 8, port: 18515, gidIndex: -1},
+		{test: writeBW, args: "h -D 1", size: 65536, tx: 128, rx: 512, cqmod: 1, driver: true, noPeak: true,
+			duration: 1, port: 18515, gidIndex: -1},
+		{test: writeBW, args: "h -n 20001", size: 65536, iters: 20001, tx: 128, rx: 512, cqmod: 1,
+			driver: true, noPeak: true, margin: -1, port: 18515, gidIndex: -1},
+		{test: writeBW, args: "h --reversed", size: 65536, iters: 5000, tx: 128, rx: 512, cqmod: 1,
+			margin: -1, port: 18515, gidIndex: -1},
+		{test: writeBW, args: "h -l 4 -n 100 -s 8", size: 8, iters: 100, tx: 100, rx: 100, cqmod: 4,
+			driver: true, margin: -1, port: 18515, gidIndex: -1},
+		{test: sendBW, args: "-c UD -s 1024", size: 1024, iters: 1000, tx: 128, rx: 1000, cqmod: 100,
+			transport: ib.UD, noPeak: true, margin: -1, port: 18515, gidIndex: -1},
+		{test: sendBW, args: "-c UC -r 100", size: 65536, iters: 1000, tx: 128, rx: 100, cqmod: 1,
+			transport: ib.UC, noPeak: true, margin: -1, port: 18515, gidIndex: -1},
+		{test: sendLat, args: "h", size: 2, iters: 1000, tx: 1, rx: 512, cqmod: 1, driver: true, margin: -1,
+			port: 18515, gidIndex: -1},
+		{test: atomicBW, args: "h -a", size: 8, iters: 1000, tx: 128, rx: 512, cqmod: 100, driver: true,
+			margin: -1, port: 18515, gidIndex: -1},
 	} {
 		t.Run(c.test.Name()+" "+c.args, func(t *testing.T) {
 			o := mustParse(t, c.test, strings.Fields(c.args)...)

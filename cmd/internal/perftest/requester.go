@@ -149,8 +149,7 @@ func (q *requester) post(l *lane) (int, error) {
 	return n, nil
 }
 
-// complete takes note of the completion of a send and returns how many
-// messages it stands for.
+// complete takes note of the completion of a send and returns how many messages it stands for.
 func (q *requester) complete(wc *verbs.WC, now int64) uint64 {
 	l := &q.lanes[qpOf(wc.ID)]
 	n := wc.ID&idSeq - l.done

@@ -30,8 +30,7 @@ type walk struct {
 // at returns the offset of message n.
 func (w walk) at(n uint64) int { return w.start + int(n%uint64(w.count))*w.step }
 
-// walkOf returns the walk of messages of size bytes through a page, as far as
-// more than one fits.
+// walkOf returns the walk of messages of size bytes through a page, as far as more than one fits.
 func walkOf(start, size, cacheLine, cycle int) walk {
 	w := walk{start: start, step: spread(size, cacheLine), count: 1}
 	if size <= cycle/2 {
@@ -84,8 +83,7 @@ func (v Verb) access() roce.Access {
 	return verbs.LocalWrite
 }
 
-// allocate makes memory, completion queue and QPs, and the keys to tell the
-// peer.
+// allocate makes memory, completion queue and QPs, and the keys to tell the peer.
 func (s *session) allocate() error {
 	o := s.o
 	r := &resources{qpAccess: o.Test.Verb.access(), qkey: defaultQKey}
@@ -238,7 +236,9 @@ func (s *session) connectQPs() error {
 		return nil // they are
 	}
 	if mine, theirs := s.x.mine[0].GID.Addr(), s.x.peer[0].GID.Addr(); mine.Is4() != theirs.Is4() {
-		return fmt.Errorf("this side speaks from %v, the peer from %v: choose addresses of one family (--addr, -x, --ipv6)", mine, theirs)
+		return fmt.Errorf(
+			"this side speaks from %v, the peer from %v: choose addresses of one family (--addr, -x, --ipv6)",
+			mine, theirs)
 	}
 	for i := range s.res.endpoints {
 		if err := s.connectQP(&s.res.endpoints[i], &s.x.peer[i]); err != nil {
@@ -256,8 +256,8 @@ func (s *session) connectQP(e *endpoint, peer *dest) error {
 	}
 	c := verbs.ConnAttr{
 		SGIDIndex: s.gidIndex, MTU: s.x.mtu,
-		Timeout: ib.TimeoutCode(o.QPTimeout), RetryCnt: uint8(o.RetryCount), RNRRetry: rnrRetryForEver, MinRNRTimer: minRNRTimer,
-		MaxRdAtomic:     uint8(min(int(peer.OutReads), attr.MaxQPInitAtomic, 255)),
+		Timeout: ib.TimeoutCode(o.QPTimeout), RetryCnt: uint8(o.RetryCount), RNRRetry: rnrRetryForEver,
+		MinRNRTimer: minRNRTimer, MaxRdAtomic: uint8(min(int(peer.OutReads), attr.MaxQPInitAtomic, 255)),
 		MaxDestRdAtomic: uint8(min(s.res.outReads, attr.MaxQPRdAtomic, 255)),
 		TrafficClass:    uint8(o.TrafficClass), FlowLabel: uint32(o.FlowLabel),
 	}

@@ -129,14 +129,14 @@ func (s *session) meet(ctx context.Context) (carrier, error) {
 	return l.Accept(ctx)
 }
 
-// prepare agrees on what both sides have to do alike, and makes what the test
-// needs.
+// prepare agrees on what both sides have to do alike, and makes what the test needs.
 func (s *session) prepare(ctx context.Context) error {
 	mtu := s.dev.Port().ActiveMTU
 	if s.o.MTU != 0 {
 		asked, _ := ib.MTUFromBytes(s.o.MTU)
 		if asked > mtu {
-			fmt.Fprintf(s.env.Stderr, "The MTU of %d is more than the port's %d, which is used instead\n", s.o.MTU, mtu.Bytes())
+			fmt.Fprintf(s.env.Stderr, "The MTU of %d is more than the port's %d, which is used instead\n",
+				s.o.MTU, mtu.Bytes())
 		}
 		mtu = min(mtu, asked)
 	}

@@ -5,8 +5,7 @@ import (
 	"slices"
 )
 
-// latencyTail is how many of the longest latencies do not count, as in the
-// originals.
+// latencyTail is how many of the longest latencies do not count, as in the originals.
 const latencyTail = 2
 
 // latency is the outcome of a latency test; times in microseconds.
@@ -94,9 +93,8 @@ func bwOf(size int, messages uint64, ns int64, peakNs float64, gbits bool) bwRep
 	return r
 }
 
-// peakNs returns the shortest time a message took in any run of messages from
-// the posting of one to the completion of another, in ns. completed[j] is 0
-// where message j made no completion.
+// peakNs returns the shortest time a message took in any run of messages from the posting of one to
+// the completion of another, in ns. completed[j] is 0 where message j made no completion.
 func peakNs(posted, completed []int64, postList int) float64 {
 	best := math.Inf(1)
 	for i := 0; i < len(posted); i += postList {

@@ -54,7 +54,8 @@ func TestBWOf(t *testing.T) {
 
 func TestPeakNs(t *testing.T) {
 	posted := []int64{0, 10, 20, 30}
-	require.InDelta(t, 20, peakNs(posted, []int64{40, 50, 60, 80}, 1), 1e-9, "messages 0 to 2, or 0 to 3, in 20 ns each")
+	require.InDelta(t, 20, peakNs(posted, []int64{40, 50, 60, 80}, 1), 1e-9,
+		"messages 0 to 2, or 0 to 3, in 20 ns each")
 	require.InDelta(t, 25, peakNs(posted, []int64{0, 50, 0, 100}, 1), 1e-9, "completions for every other message")
 	require.InDelta(t, 20, peakNs(posted, []int64{0, 0, 0, 80}, 1), 1e-9)
 	require.Zero(t, peakNs(posted, make([]int64, 4), 1))

@@ -32,8 +32,7 @@ func Tests() []Test {
 	return all
 }
 
-// Name returns the name of the subcommand; with "ib_" in front it is the name
-// of the original.
+// Name returns the name of the subcommand; with "ib_" in front it is the name of the original.
 func (t Test) Name() string {
 	verb := [...]string{"send", "write", "read", "atomic"}[t.Verb]
 	if t.Latency {

@@ -67,8 +67,7 @@ func TestExchanges(t *testing.T) {
 			}
 			want += goodbyeBytes
 			toServer, toClient := countBytes(t, Command(c.test), args)
-			// Nobody reads the goodbye; whether it gets through depends on who
-			// hangs up first.
+			// Nobody reads the goodbye; whether it gets through depends on who hangs up first.
 			either := []int{want, want - goodbyeBytes}
 			require.Contains(t, either, toServer, "client to server")
 			require.Contains(t, either, toClient, "server to client")
@@ -76,8 +75,7 @@ func TestExchanges(t *testing.T) {
 	}
 }
 
-// countBytes runs a tool against itself through a relay and returns how many
-// bytes went each way.
+// countBytes runs a tool against itself through a relay and returns how many bytes went each way.
 func countBytes(t *testing.T, cmd tool.Command, args []string) (toServer, toClient int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

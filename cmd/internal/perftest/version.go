@@ -36,7 +36,8 @@ func parseVersion(msg []byte) (string, error) {
 		return "", fmt.Errorf("the peer's version %q is not a number: is it a perftest of the same kind?", text)
 	}
 	if v < oldestVersion {
-		return "", fmt.Errorf("the peer's version %s is older than %.2f: its exchange is different", text[:end], oldestVersion)
+		return "",
+			fmt.Errorf("the peer's version %s is older than %.2f: its exchange is different", text[:end], oldestVersion)
 	}
 	return text[:end], nil
 }

@@ -95,7 +95,8 @@ func (r *runner) begin(now int64) {
 // completions is the loop of a bandwidth test: it posts what fits, if there is something to post
 // with, and hands over completions as they come, until the test has finished or the time
 // of -D is up.
-func (r *runner) completions(finished func() bool, fill func() error, handle func(wcs []verbs.WC, now int64) error) error {
+func (r *runner) completions(finished func() bool, fill func() error,
+	handle func(wcs []verbs.WC, now int64) error) error {
 	for !finished() {
 		if fill != nil {
 			if err := fill(); err != nil {

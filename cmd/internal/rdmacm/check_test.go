@@ -34,7 +34,8 @@ type end struct {
 func start(t *testing.T, ctx context.Context, open tool.OpenFunc, name, args string) *end {
 	e := &end{listening: make(chan netip.AddrPort, 1), done: make(chan struct{})}
 	cmd := find(t, name)
-	env := &tool.Env{Stdout: &e.stdout, Stderr: &e.stderr, Open: open, Listening: func(a netip.AddrPort) { e.listening <- a }}
+	env := &tool.Env{Stdout: &e.stdout, Stderr: &e.stderr, Open: open,
+		Listening: func(a netip.AddrPort) { e.listening <- a }}
 	go func() {
 		defer close(e.done)
 		e.err = cmd.Run(ctx, env, strings.Fields(args))
@@ -63,7 +64,8 @@ func (e *end) wait(t *testing.T) *end {
 
 // pair runs a server and a client, in whose arguments SERVER, PORT and LOCAL
 // stand for the server's address and port and an address for the side itself.
-func pair(t *testing.T, open tool.OpenFunc, serverTool, serverArgs, clientTool, clientArgs string) (server, client *end) {
+func pair(t *testing.T, open tool.OpenFunc,
+	serverTool, serverArgs, clientTool, clientArgs string) (server, client *end) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	local := func(args string) string {

@@ -43,7 +43,8 @@ func (p *cmatose) options() []getopt.Option {
 		getopt.Option{Short: 'p', Arg: "port", Help: "RDMA-CM port (default 7471)", Set: getopt.Int(&p.port, 0, 65535)},
 		getopt.Option{Short: 'P', Arg: "space", Help: "port space: tcp (default) or ib", Set: p.setPortSpace},
 		getopt.Option{Short: 'm', Help: "move the connections to another event channel", Set: getopt.Bool(&p.migrate)},
-		getopt.Option{Short: 'a', Arg: "code", Help: "ACK timeout: 4.096 us * 2^code", Set: getopt.Int(&p.ackTimeout, 0, 31)},
+		getopt.Option{Short: 'a', Arg: "code", Help: "ACK timeout: 4.096 us * 2^code",
+			Set: getopt.Int(&p.ackTimeout, 0, 31)},
 	)
 }
 
@@ -141,7 +142,8 @@ func (r *cmatoseRun) event(e *rdmacm.Event) error {
 			return err
 		}
 		return n.id.Connect(&rdmacm.ConnParam{
-			ResponderResources: 1, InitiatorDepth: 1, RetryCount: cmatoseRetries, AckTimeout: ib.TimeoutCode(r.p.ackTimeout),
+			ResponderResources: 1, InitiatorDepth: 1, RetryCount: cmatoseRetries,
+			AckTimeout: ib.TimeoutCode(r.p.ackTimeout),
 		})
 	case rdmacm.EventConnectRequest:
 		_, err := r.accept(e.ID, nil)
@@ -152,7 +154,8 @@ func (r *cmatoseRun) event(e *rdmacm.Event) error {
 	case rdmacm.EventDisconnected:
 		r.up--
 		return e.ID.Disconnect(nil)
-	case rdmacm.EventAddrError, rdmacm.EventRouteError, rdmacm.EventConnectError, rdmacm.EventUnreachable, rdmacm.EventRejected:
+	case rdmacm.EventAddrError, rdmacm.EventRouteError, rdmacm.EventConnectError, rdmacm.EventUnreachable,
+		rdmacm.EventRejected:
 		return r.failed(e, rdmacm.EventEstablished)
 	}
 	return nil

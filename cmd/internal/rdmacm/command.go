@@ -36,7 +36,8 @@ type program interface {
 
 // command makes a subcommand of a program.
 func command(name, summary string, create func() program) tool.Command {
-	return tool.Command{Name: name, Summary: summary, Run: func(ctx context.Context, env *tool.Env, args []string) error {
+	return tool.Command{Name: name, Summary: summary, Run: func(ctx context.Context, env *tool.Env,
+		args []string) error {
 		p := create()
 		if err := parse(name, summary, p, args); err != nil {
 			return err

@@ -163,7 +163,8 @@ func newMessenger(s *side, id *rdmacm.ID) (_ *messenger, err error) {
 
 func (m *messenger) send(ctx context.Context) error {
 	err := m.id.QP().PostSend(&verbs.SendWR{
-		ID: wrSend, Opcode: verbs.WRSend, Flags: verbs.SendSignaled | verbs.SendInline, Inline: make([]byte, endpointBytes),
+		ID: wrSend, Opcode: verbs.WRSend, Flags: verbs.SendSignaled | verbs.SendInline, Inline: make([]byte,
+			endpointBytes),
 	})
 	if err != nil {
 		return err

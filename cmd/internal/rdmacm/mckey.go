@@ -11,8 +11,7 @@ import (
 	"github.com/goroce/goroce/roce/rdmacm"
 )
 
-// mckeyPause is how many seconds mckey waits after joining: switches and hosts
-// have to learn of it.
+// mckeyPause is how many seconds mckey waits after joining: switches and hosts have to learn of it.
 const mckeyPause = 3
 
 // mckey joins a multicast group, and sends to it or receives from it.
@@ -27,7 +26,9 @@ type mckey struct {
 func newMckey() program { return &mckey{nodeOptions: defaultNodes(0), pause: mckeyPause} }
 
 func (p *mckey) usage() []string {
-	return []string{"-m multicast_address [-s] [-b bind_address] [-c connections] [-C message_count] [-S message_size] [-o]"}
+	return []string{
+		"-m multicast_address [-s] [-b bind_address] [-c connections] [-C message_count] [-S message_size] [-o]",
+	}
 }
 
 func (p *mckey) options() []getopt.Option {
@@ -36,9 +37,11 @@ func (p *mckey) options() []getopt.Option {
 		getopt.Option{Short: 'M', Arg: "group", Set: getopt.Unsupported("unmapped addresses are InfiniBand's")},
 		getopt.Option{Short: 's', Help: "send; otherwise receive", Set: getopt.Bool(&p.sender)},
 		getopt.Option{Short: 'o', Help: "join for sending only", Set: getopt.Bool(&p.sendOnly)},
-		getopt.Option{Short: 'l', Set: getopt.Unsupported("the kernel's loopback of multicast cannot be left out; nor can rdma_rxe's")},
+		getopt.Option{Short: 'l',
+			Set: getopt.Unsupported("the kernel's loopback of multicast cannot be left out; nor can rdma_rxe's")},
 		getopt.Option{Short: 'p', Arg: "number", Help: "port space: 0x0111", Set: setPortSpaceNumber},
-		getopt.Option{Long: "pause", Arg: "s", Help: "seconds between joining and sending (default 3)", Set: getopt.Float(&p.pause)},
+		getopt.Option{Long: "pause", Arg: "s", Help: "seconds between joining and sending (default 3)",
+			Set: getopt.Float(&p.pause)},
 	)
 }
 

@@ -45,15 +45,18 @@ func (o *nodeOptions) options() []getopt.Option {
 	return []getopt.Option{
 		{Short: 'b', Arg: "addr", Help: "local address", Set: getopt.String(&o.bind)},
 		{Short: 'c', Arg: "n", Help: "number of connections (default 1)", Set: getopt.Int(&o.conns, 1, maxConnections)},
-		{Short: 'C', Arg: "n", Help: "messages on each of them, in each direction (default 10)", Set: getopt.Int(&o.count, 0, maxMessages)},
-		{Short: 'S', Arg: "bytes", Help: "size of a message (default 100)", Set: getopt.Int(&o.size, 0, maxMessageSize)},
+		{Short: 'C', Arg: "n", Help: "messages on each of them, in each direction (default 10)",
+			Set: getopt.Int(&o.count, 0, maxMessages)},
+		{Short: 'S', Arg: "bytes", Help: "size of a message (default 100)",
+			Set: getopt.Int(&o.size, 0, maxMessageSize)},
 	}
 }
 
 // clientOptions are those of the tools that have client and server.
 func (o *nodeOptions) clientOptions() []getopt.Option {
 	return []getopt.Option{
-		{Short: 's', Arg: "addr", Help: "address of the server; without it, this is the server", Set: getopt.String(&o.server)},
+		{Short: 's', Arg: "addr", Help: "address of the server; without it, this is the server",
+			Set: getopt.String(&o.server)},
 		{Short: 't', Arg: "tos", Help: "type of service", Set: getopt.Int(&o.tos, 0, 255)},
 		{Short: 'f', Arg: "format", Help: "of addresses: name, ip or ipv6", Set: setFormat},
 	}
@@ -146,7 +149,8 @@ func (n *node) message() int { return n.o.size + n.head() }
 func (n *node) postRecvs() error {
 	at := 0
 	for range n.o.count {
-		if err := n.id.QP().PostRecv(&verbs.RecvWR{ID: wrRecv, SGList: []verbs.SGE{n.mr.SGE(at, n.message())}}); err != nil {
+		if err := n.id.QP().
+			PostRecv(&verbs.RecvWR{ID: wrRecv, SGList: []verbs.SGE{n.mr.SGE(at, n.message())}}); err != nil {
 			return fmt.Errorf("failed to post receives: %w", err)
 		}
 		at = n.message()

@@ -17,13 +17,15 @@ func TestEndpoint(t *testing.T) {
 }
 
 func TestCmatose(t *testing.T) {
-	for _, args := range []string{"", "-c 7 -C 3 -S 10000", "-C 0", "-S 0 -c 3", "-m -c 2", "-P ib -p 7000", "-t 32 -a 14 -f ip"} {
+	for _, args := range []string{"", "-c 7 -C 3 -S 10000", "-C 0", "-S 0 -c 3", "-m -c 2", "-P ib -p 7000",
+		"-t 32 -a 14 -f ip"} {
 		t.Run(args, func(t *testing.T) {
 			s, c := pair(t, nil, "ucmatose", "-b LOCAL "+args, "ucmatose", "-s SERVER -b LOCAL "+args)
 			for _, e := range []*end{s, c} {
 				out := e.stdout.String()
 				require.True(t, strings.HasSuffix(out, "test complete\nreturn status 0\n"), out)
-				require.Equal(t, !strings.Contains(args, "-C 0") && !strings.Contains(args, "-S 0"), strings.Contains(out, "data transfers complete"))
+				require.Equal(t, !strings.Contains(args, "-C 0") && !strings.Contains(args, "-S 0"),
+					strings.Contains(out, "data transfers complete"))
 				require.Equal(t, strings.Contains(args, "-m"), strings.Contains(out, "migrating"))
 			}
 		})
@@ -36,7 +38,8 @@ func TestUdaddy(t *testing.T) {
 		t.Run(args, func(t *testing.T) {
 			s, c := pair(t, nil, "udaddy", "-b LOCAL "+args, "udaddy", "-s SERVER -b LOCAL "+args)
 			for _, e := range []*end{s, c} {
-				require.True(t, strings.HasSuffix(e.stdout.String(), "test complete\nreturn status 0\n"), e.stdout.String())
+				require.True(t, strings.HasSuffix(e.stdout.String(), "test complete\nreturn status 0\n"),
+					e.stdout.String())
 			}
 		})
 	}
@@ -46,10 +49,12 @@ func TestUdaddy(t *testing.T) {
 func TestMckey(t *testing.T) {
 	for name, args := range map[string]string{"receive": "", "send only": "-o"} {
 		t.Run(name, func(t *testing.T) {
-			s, c := pair(t, nil, "mckey", "-m 239.1.2.3 -b LOCAL -S 1000 -c 2 --pause 0", "mckey", "-m 239.1.2.3 -b LOCAL -s -S 1000 --pause 0 "+args)
+			s, c := pair(t, nil, "mckey", "-m 239.1.2.3 -b LOCAL -S 1000 -c 2 --pause 0", "mckey",
+				"-m 239.1.2.3 -b LOCAL -s -S 1000 --pause 0 "+args)
 			for _, e := range []*end{s, c} {
 				require.Contains(t, e.stdout.String(), "mckey: joined dgid: ::ffff:239.1.2.3 ")
-				require.True(t, strings.HasSuffix(e.stdout.String(), "test complete\nreturn status 0\n"), e.stdout.String())
+				require.True(t, strings.HasSuffix(e.stdout.String(), "test complete\nreturn status 0\n"),
+					e.stdout.String())
 			}
 		})
 	}
@@ -64,8 +69,10 @@ func TestRefused(t *testing.T) {
 		name, want, stdout string
 	}{
 		{"rdma_client", "RDMA_CM_EVENT_REJECTED, error: 8", ""},
-		{"ucmatose", "RDMA_CM_EVENT_REJECTED, error: 8", "cmatose: event: RDMA_CM_EVENT_REJECTED, error: 8\ntest complete\nreturn status 8\n"},
-		{"udaddy", "RDMA_CM_EVENT_REJECTED, error: 1", "udaddy: event: RDMA_CM_EVENT_REJECTED, error: 1\ntest complete\nreturn status 1\n"},
+		{"ucmatose", "RDMA_CM_EVENT_REJECTED, error: 8",
+			"cmatose: event: RDMA_CM_EVENT_REJECTED, error: 8\ntest complete\nreturn status 8\n"},
+		{"udaddy", "RDMA_CM_EVENT_REJECTED, error: 1",
+			"udaddy: event: RDMA_CM_EVENT_REJECTED, error: 1\ntest complete\nreturn status 1\n"},
 	} {
 		e := start(t, ctx, nil, c.name, "-s "+at+" --addr "+toolcheck.Addr(t).String())
 		<-e.done

@@ -53,17 +53,20 @@ func newPing() program {
 func (p *ping) device() *tool.DeviceOptions { return &p.dev }
 
 func (p *ping) usage() []string {
-	return []string{"-s [-vVd] [-S size] [-C count] [-a addr] [-p port]", "-c [-vVd] [-S size] [-C count] [-I addr] -a addr [-p port]"}
+	return []string{"-s [-vVd] [-S size] [-C count] [-a addr] [-p port]",
+		"-c [-vVd] [-S size] [-C count] [-I addr] -a addr [-p port]"}
 }
 
 func (p *ping) options() []getopt.Option {
 	return []getopt.Option{
 		{Short: 'c', Help: "client", Set: getopt.Bool(&p.client)},
 		{Short: 's', Help: "server", Set: getopt.Bool(&p.server)},
-		{Short: 'a', Arg: "addr", Help: "address of the server; on the server, to listen on", Set: getopt.String(&p.addr)},
+		{Short: 'a', Arg: "addr", Help: "address of the server; on the server, to listen on",
+			Set: getopt.String(&p.addr)},
 		{Short: 'I', Arg: "addr", Help: "address to connect from", Set: getopt.String(&p.source)},
 		{Short: 'p', Arg: "port", Help: "RDMA-CM port (default 7174)", Set: getopt.Int(&p.port, 0, 65535)},
-		{Short: 'S', Arg: "bytes", Help: "size of the data (default 64)", Set: getopt.Int(&p.size, minPingSize, maxPingSize)},
+		{Short: 'S', Arg: "bytes", Help: "size of the data (default 64)",
+			Set: getopt.Int(&p.size, minPingSize, maxPingSize)},
 		{Short: 'C', Arg: "n", Help: "number of pings (default: no end)", Set: getopt.Int(&p.count, 0, pingMaxCount)},
 		{Short: 'v', Help: "print the data", Set: getopt.Bool(&p.verbose)},
 		{Short: 'V', Help: "compare the data", Set: getopt.Bool(&p.validate)},
@@ -158,7 +161,8 @@ func newPinger(p *ping, s *side, id *rdmacm.ID, ch *rdmacm.EventChannel) (_ *pin
 	if c.cq, err = s.dev.CreateCQ(2*pingSQ, nil); err != nil {
 		return nil, err
 	}
-	a := verbs.QPInitAttr{Type: verbs.RC, SendCQ: c.cq, Caps: verbs.QPCaps{MaxSendWR: pingSQ, MaxRecvWR: pingRQ, MaxSendSGE: 1, MaxRecvSGE: 1}}
+	a := verbs.QPInitAttr{Type: verbs.RC, SendCQ: c.cq,
+		Caps: verbs.QPCaps{MaxSendWR: pingSQ, MaxRecvWR: pingRQ, MaxSendSGE: 1, MaxRecvSGE: 1}}
 	if p.ownQP {
 		if c.qp, err = s.pd.CreateQP(a); err == nil {
 			err = c.qp.ToInit(verbs.LocalWrite | roce.RemoteRead | roce.RemoteWrite)
@@ -223,7 +227,8 @@ func (c *pinger) send(mr *verbs.MR) error {
 		c.debugf("RDMA addr %x rkey %x len %d", info.addr, info.rkey, info.size)
 	}
 	return c.qp.PostSend(&verbs.SendWR{
-		ID: wrSend, Opcode: verbs.WRSend, Flags: verbs.SendSignaled, SGList: []verbs.SGE{c.ctl.SGE(pingInfoBytes, pingInfoBytes)},
+		ID: wrSend, Opcode: verbs.WRSend, Flags: verbs.SendSignaled,
+		SGList: []verbs.SGE{c.ctl.SGE(pingInfoBytes, pingInfoBytes)},
 	})
 }
 

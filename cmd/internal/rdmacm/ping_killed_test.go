@@ -38,7 +38,8 @@ func TestPingClientKilled(t *testing.T) {
 	p.keepAlive = time.Millisecond
 	require.NoError(t, parse("rping", "", p, []string{"-s", "-p", "0", "-a", toolcheck.Addr(t).String()}))
 	server := &end{listening: make(chan netip.AddrPort, 1), done: make(chan struct{})}
-	env := &tool.Env{Stdout: &server.stdout, Stderr: &server.stderr, Listening: func(a netip.AddrPort) { server.listening <- a }}
+	env := &tool.Env{Stdout: &server.stdout, Stderr: &server.stderr,
+		Listening: func(a netip.AddrPort) { server.listening <- a }}
 	go func() {
 		defer close(server.done)
 		server.err = p.run(t.Context(), env)

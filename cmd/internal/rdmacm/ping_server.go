@@ -77,8 +77,7 @@ func (p *ping) serveOne(ctx context.Context, s *side, req *rdmacm.Event, ch *rdm
 	return err
 }
 
-// pongs is the server's half of the exchange. It ends with errFlushed when the
-// client hangs up.
+// pongs is the server's half of the exchange. It ends with errFlushed when the client hangs up.
 func (c *pinger) pongs(ctx context.Context) error {
 	buf := c.data.Bytes()
 	for {
@@ -86,7 +85,9 @@ func (c *pinger) pongs(ctx context.Context) error {
 			return err
 		}
 		if c.peer.size == 0 || int(c.peer.size) > len(buf) {
-			return fmt.Errorf("the client has %d bytes to read, this side room for %d: give -S the same number on both sides", c.peer.size, len(buf))
+			return fmt.Errorf(
+				"the client has %d bytes to read, this side room for %d: give -S the same number on both sides",
+				c.peer.size, len(buf))
 		}
 		if err := c.rdma(ctx, verbs.WRRead, int(c.peer.size)); err != nil {
 			return err

@@ -37,7 +37,8 @@ func TestPingPersistent(t *testing.T) {
 	s, at := startServer(t, ctx, nil, "rping", "-s -P -a "+toolcheck.Addr(t).String())
 	var clients []*end
 	for range 4 {
-		clients = append(clients, start(t, ctx, nil, "rping", "-c -V -C 50 -a "+at.Addr().String()+" -I "+toolcheck.Addr(t).String()))
+		clients = append(clients,
+			start(t, ctx, nil, "rping", "-c -V -C 50 -a "+at.Addr().String()+" -I "+toolcheck.Addr(t).String()))
 	}
 	for _, c := range clients {
 		c.wait(t)

@@ -18,7 +18,8 @@ func TestMapped(t *testing.T) {
 		"-S 3000 -C 20 -I 3 -T v", "-S 2 -C 1 -I 100 -T v", "-S 1000000 -C 4 -T v -B 5000", "-S 1 -C 3 -I 5",
 	} {
 		t.Run(args, func(t *testing.T) {
-			server, client := toolcheck.Pair(t, streamCommand(newMappedStream), nil, "-p 0 --addr LOCAL "+args, "--addr LOCAL -s SERVER -p PORT "+args)
+			server, client := toolcheck.Pair(t, streamCommand(newMappedStream), nil,
+				"-p 0 --addr LOCAL "+args, "--addr LOCAL -s SERVER -p PORT "+args)
 			require.NoError(t, client.Err, "server: %v", server.Err)
 			require.NoError(t, server.Err)
 			for _, s := range []*toolcheck.Side{server, client} {
@@ -29,7 +30,8 @@ func TestMapped(t *testing.T) {
 }
 
 func TestMappedIPv6(t *testing.T) {
-	server, client := toolcheck.Pair(t, streamCommand(newMappedStream), toolcheck.Shared6(t), "-p 0 -b :: -S 3000 -C 20 -T v", "-s SERVER -p PORT -S 3000 -C 20 -T v")
+	server, client := toolcheck.Pair(t, streamCommand(newMappedStream), toolcheck.Shared6(t),
+		"-p 0 -b :: -S 3000 -C 20 -T v", "-s SERVER -p PORT -S 3000 -C 20 -T v")
 	require.NoError(t, client.Err, "server: %v", server.Err)
 	require.NoError(t, server.Err)
 }
@@ -52,11 +54,13 @@ func TestExchangeIsNoMark(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		done <- func() error {
-			c, err := (&rsocket.Dialer{Device: client, Config: cfg}).DialAddr(t.Context(), l.Addr().(rsocket.Addr).AddrPort)
+			c, err := (&rsocket.Dialer{Device: client, Config: cfg}).DialAddr(t.Context(),
+				l.Addr().(rsocket.Addr).AddrPort)
 			if err != nil {
 				return err
 			}
-			s := &streamSession{Ctx: t.Context(), Opt: &streamOptions{Server: "original"}, Conn: c, Buf: make([]byte, 100)}
+			s := &streamSession{Ctx: t.Context(), Opt: &streamOptions{Server: "original"}, Conn: c,
+				Buf: make([]byte, 100)}
 			return errors.Join(mapped(s, streamTest{Size: 100, Transfers: 1}, func() {}), c.Close())
 		}()
 	}()

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Size formats a number of bytes as the originals do: one fractional digit
-// below ten of a unit.
+// Size formats a number of bytes as the originals do: one fractional digit below ten of a unit.
 func sizeText(n int64) string {
 	unit, mag := int64(1), ""
 	switch {
@@ -87,15 +86,17 @@ func throughputTest(size int) streamTest {
 
 // header prints the head of the table.
 func streamHeader(w io.Writer) {
-	fmt.Fprintf(w, "%-10s%-8s%-8s%-8s%-8s%8s %10s%13s\n", "name", "bytes", "xfers", "iters", "total", "time", "Gb/sec", "usec/xfer")
+	fmt.Fprintf(w, "%-10s%-8s%-8s%-8s%-8s%8s %10s%13s\n", "name", "bytes", "xfers", "iters", "total", "time",
+		"Gb/sec", "usec/xfer")
 }
 
 // row prints a line of the table.
 func (t *streamTest) row(w io.Writer, elapsed time.Duration) {
 	bytes := int64(t.Iterations) * int64(t.Transfers) * int64(t.Size) * 2
 	usec := max(float64(elapsed)/1e3, 1e-3)
-	fmt.Fprintf(w, "%-10s%-8s%-8s%-8s%-8s%8.2fs%10.2f%11.2f\n", t.Name, sizeText(int64(t.Size)), countText(t.Transfers), countText(t.Iterations),
-		sizeText(bytes), usec/1e6, float64(bytes)*8/(1000*usec), usec/float64(t.Iterations)/float64(t.Transfers*2))
+	fmt.Fprintf(w, "%-10s%-8s%-8s%-8s%-8s%8.2fs%10.2f%11.2f\n", t.Name, sizeText(int64(t.Size)),
+		countText(t.Transfers), countText(t.Iterations), sizeText(bytes), usec/1e6,
+		float64(bytes)*8/(1000*usec), usec/float64(t.Iterations)/float64(t.Transfers*2))
 }
 
 // streamPattern is what -T verify sends and looks for: bytes that count, without end

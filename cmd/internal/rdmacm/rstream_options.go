@@ -47,7 +47,8 @@ func newStream() program { return newStreamOptions(false) }
 func newMappedStream() program { return newStreamOptions(true) }
 
 func newStreamOptions(mapped bool) *streamOptions {
-	return &streamOptions{Port: streamPort, Buffer: streamBuffer, Test: streamTest{"custom", 1000, 1000, 1}, mapped: mapped}
+	return &streamOptions{Port: streamPort, Buffer: streamBuffer,
+		Test: streamTest{"custom", 1000, 1000, 1}, mapped: mapped}
 }
 
 func (o *streamOptions) name() string {
@@ -78,25 +79,31 @@ func (o *streamOptions) options() []getopt.Option {
 		return func(s string) error { o.Custom = true; return set(s) }
 	}
 	opts := []getopt.Option{
-		{Short: 's', Arg: "address", Help: "name or address of the server; without it this is the server", Set: getopt.String(&o.Server)},
+		{Short: 's', Arg: "address", Help: "name or address of the server; without it this is the server",
+			Set: getopt.String(&o.Server)},
 		{Short: 'b', Arg: "address", Help: "local address", Set: getopt.String(&o.Bind)},
 		{Short: 'f', Arg: "format", Help: "of addresses: name (default), ip, ipv6", Set: o.setFormat},
-		{Short: 'B', Arg: "bytes", Help: "half of the size of send and receive buffer (default 512 KiB)", Set: getopt.Int(&o.Buffer, 1, 1<<29)},
+		{Short: 'B', Arg: "bytes", Help: "half of the size of send and receive buffer (default 512 KiB)",
+			Set: getopt.Int(&o.Buffer, 1, 1<<29)},
 		{Short: 'i', Arg: "bytes", Set: getopt.Ignore},
-		{Short: 'I', Arg: "n", Help: "one test: iterations (default 1)", Set: custom(getopt.Int(&o.Test.Iterations, 1, 1<<31-1))},
-		{Short: 'C', Arg: "n", Help: "one test: transfers in a row (default 1000)", Set: custom(getopt.Int(&o.Test.Transfers, 1, 1<<31-1))},
-		{Short: 'S', Arg: "bytes", Help: "one test: size of a transfer (default 1000); or \"all\": a longer table", Set: func(s string) error {
-			if strings.HasPrefix(strings.ToLower(s), "all") {
-				o.All = true
-				return nil
-			}
-			return custom(getopt.Int(&o.Test.Size, 1, streamMaxSize))(s)
-		}},
+		{Short: 'I', Arg: "n", Help: "one test: iterations (default 1)",
+			Set: custom(getopt.Int(&o.Test.Iterations, 1, 1<<31-1))},
+		{Short: 'C', Arg: "n", Help: "one test: transfers in a row (default 1000)",
+			Set: custom(getopt.Int(&o.Test.Transfers, 1, 1<<31-1))},
+		{Short: 'S', Arg: "bytes", Help: "one test: size of a transfer (default 1000); or \"all\": a longer table",
+			Set: func(s string) error {
+				if strings.HasPrefix(strings.ToLower(s), "all") {
+					o.All = true
+					return nil
+				}
+				return custom(getopt.Int(&o.Test.Size, 1, streamMaxSize))(s)
+			}},
 		{Short: 'p', Arg: "port", Help: "port of the server (default 7471)", Set: getopt.Int(&o.Port, 0, 65535)},
 		{Short: 'T', Arg: "option", Help: o.testHelp(), Set: o.setTest},
 	}
 	if !o.mapped {
-		opts = append(opts, getopt.Option{Short: 'k', Arg: "seconds", Help: "time between keep-alive probes", Set: getopt.Int(&o.KeepAlive, 1, 1<<31-1)})
+		opts = append(opts, getopt.Option{Short: 'k', Arg: "seconds", Help: "time between keep-alive probes",
+			Set: getopt.Int(&o.KeepAlive, 1, 1<<31-1)})
 	}
 	return opts
 }
@@ -120,8 +127,7 @@ func (o *streamOptions) setFormat(s string) error {
 	return nil
 }
 
-// setTest takes an option of -T: a letter, or a word that begins with a known
-// one.
+// setTest takes an option of -T: a letter, or a word that begins with a known one.
 func (o *streamOptions) setTest(s string) error {
 	s = strings.ToLower(s)
 	for _, t := range []struct {
@@ -146,12 +152,12 @@ func (o *streamOptions) setTest(s string) error {
 	return fmt.Errorf("%q is not known", s)
 }
 
-// socket is the configuration of the sockets. Without -k there are probes, too: if
-// one of the originals is killed its kernel tells the peer, but nobody does for
-// this program, and who only waits would wait for ever. Close waits: with the program
-// ends what sends the last transfer.
+// socket is the configuration of the sockets. Without -k there are probes, too: if one of the
+// originals is killed its kernel tells the peer, but nobody does for this program, and who only
+// waits would wait for ever. Close waits: with the program ends what sends the last transfer.
 func (o *streamOptions) socket() rsocket.Config {
-	c := rsocket.Config{SendBuffer: 2 * o.Buffer, RecvBuffer: 2 * o.Buffer, KeepAlive: roce.DefaultKeepAlive, Linger: streamLinger}
+	c := rsocket.Config{SendBuffer: 2 * o.Buffer, RecvBuffer: 2 * o.Buffer, KeepAlive: roce.DefaultKeepAlive,
+		Linger: streamLinger}
 	if o.mapped {
 		c.IOMaps = 1
 	}

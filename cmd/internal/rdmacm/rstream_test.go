@@ -103,7 +103,8 @@ func TestStreamPattern(t *testing.T) {
 func TestStream(t *testing.T) {
 	const table = "name      bytes   xfers   iters   total       time     Gb/sec    usec/xfer\ncustom    "
 	for _, args := range []string{
-		"-S 3000 -C 20 -I 3 -T v", "-S 1 -C 500 -T v", "-S 1000000 -C 4 -T v -B 5000", "-S 100 -C 50 -T v --polling", "-S 5000 -C 20 -T v -T s",
+		"-S 3000 -C 20 -I 3 -T v", "-S 1 -C 500 -T v", "-S 1000000 -C 4 -T v -B 5000",
+		"-S 100 -C 50 -T v --polling", "-S 5000 -C 20 -T v -T s",
 	} {
 		t.Run(args, func(t *testing.T) {
 			where, bind := "-p 0 --addr LOCAL ", "--addr LOCAL -s SERVER -p PORT "
@@ -121,7 +122,8 @@ func TestStream(t *testing.T) {
 }
 
 func TestStreamIPv6(t *testing.T) {
-	server, client := toolcheck.Pair(t, streamCommand(newStream), toolcheck.Shared6(t), "-p 0 -b :: -S 3000 -C 20 -T v -k 1", "-s SERVER -p PORT -S 3000 -C 20 -T v -k 9")
+	server, client := toolcheck.Pair(t, streamCommand(newStream), toolcheck.Shared6(t),
+		"-p 0 -b :: -S 3000 -C 20 -T v -k 1", "-s SERVER -p PORT -S 3000 -C 20 -T v -k 9")
 	require.NoError(t, client.Err, "server: %v", server.Err)
 	require.NoError(t, server.Err)
 	require.Contains(t, client.Stdout.String(), "Keepalive: ON\n  time: 9\ncustom ")

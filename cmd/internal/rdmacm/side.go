@@ -86,8 +86,7 @@ func (s *side) close() error {
 
 func (s *side) printf(format string, args ...any) { fmt.Fprintf(s.env.Stdout, format, args...) }
 
-// remark prints what the originals print on standard error, and what only this
-// program says.
+// remark prints what the originals print on standard error, and what only this program says.
 func (s *side) remark(format string, args ...any) {
 	fmt.Fprintf(s.env.Stderr, s.name+": "+format+"\n", args...)
 }
@@ -238,7 +237,8 @@ func wait(ctx context.Context, cq *verbs.CQ, wcs []verbs.WC) (int, error) {
 
 // failed turns a completion with an error into one.
 func failed(wc *verbs.WC) error {
-	return fmt.Errorf("cq completion failed status %d (%v), wr_id %d: %w", wc.Status, wc.Status, wc.ID, verbs.WCError(wc))
+	return fmt.Errorf("cq completion failed status %d (%v), wr_id %d: %w", wc.Status, wc.Status, wc.ID,
+		verbs.WCError(wc))
 }
 
 // on makes an address and a port one.

@@ -48,21 +48,29 @@ func (p *timing) device() *tool.DeviceOptions { return &p.dev }
 func (p *timing) check() error                { return nil }
 
 func (p *timing) usage() []string {
-	return []string{"[-b bind_address] [-c connections] [-p port_number]", "-s server_address [-b bind_address] [-c connections] [-p port_number]"}
+	return []string{"[-b bind_address] [-c connections] [-p port_number]",
+		"-s server_address [-b bind_address] [-c connections] [-p port_number]"}
 }
 
 func (p *timing) options() []getopt.Option {
 	mesh := getopt.Unsupported("the mesh of rdma-core 59 and later; use -s")
 	return []getopt.Option{
-		{Short: 's', Arg: "addr", Help: "address of the server; without it, this is the server", Set: getopt.String(&p.server)},
+		{Short: 's', Arg: "addr", Help: "address of the server; without it, this is the server",
+			Set: getopt.String(&p.server)},
 		{Short: 'b', Arg: "addr", Help: "local address", Set: getopt.String(&p.bind)},
-		{Short: 'c', Arg: "n", Help: "number of connections (default 100), the same on both sides", Set: getopt.Int(&p.conns, 1, maxConnections)},
+		{Short: 'c', Arg: "n", Help: "number of connections (default 100), the same on both sides",
+			Set: getopt.Int(&p.conns, 1, maxConnections)},
 		{Short: 'p', Arg: "port", Help: "RDMA-CM and TCP port (default 7471)", Set: getopt.Int(&p.port, 1, 65535)},
-		{Short: 'q', Arg: "qpn", Help: "first number of pretended queue pairs (default 1000)", Set: getopt.Int(&p.baseQPN, 2, maxBaseQPN)},
-		{Short: 'm', Arg: "us", Help: "pretend that each operation of a queue pair takes so long", Set: getopt.Int(&p.mimicUs, 0, maxMimicUs)},
-		{Short: 'n', Arg: "threads", Help: "has no effect: one goroutine does all", Set: getopt.Int(new(int), 1, maxConnections)},
-		{Short: 'r', Arg: "n", Help: "has no effect: addresses are resolved at once", Set: getopt.Int(new(int), 0, maxConnections)},
-		{Short: 't', Arg: "ms", Help: "has no effect: addresses are resolved at once", Set: getopt.Int(new(int), 0, maxMimicUs)},
+		{Short: 'q', Arg: "qpn", Help: "first number of pretended queue pairs (default 1000)",
+			Set: getopt.Int(&p.baseQPN, 2, maxBaseQPN)},
+		{Short: 'm', Arg: "us", Help: "pretend that each operation of a queue pair takes so long",
+			Set: getopt.Int(&p.mimicUs, 0, maxMimicUs)},
+		{Short: 'n', Arg: "threads", Help: "has no effect: one goroutine does all",
+			Set: getopt.Int(new(int), 1, maxConnections)},
+		{Short: 'r', Arg: "n", Help: "has no effect: addresses are resolved at once",
+			Set: getopt.Int(new(int), 0, maxConnections)},
+		{Short: 't', Arg: "ms", Help: "has no effect: addresses are resolved at once",
+			Set: getopt.Int(new(int), 0, maxMimicUs)},
 		{Short: 'S', Set: getopt.Unsupported("the baseline of TCP sockets needs no RDMA: use the original")},
 		{Short: 'C', Arg: "addr", Set: mesh},
 		{Short: 'L', Set: mesh},
@@ -250,7 +258,8 @@ func (c *clock) until(ctx context.Context, at step, n int, handle func(*rdmacm.E
 		}
 		switch e.Type {
 		case rdmacm.EventTimewaitExit:
-		case rdmacm.EventAddrError, rdmacm.EventRouteError, rdmacm.EventConnectError, rdmacm.EventUnreachable, rdmacm.EventRejected:
+		case rdmacm.EventAddrError, rdmacm.EventRouteError, rdmacm.EventConnectError, rdmacm.EventUnreachable,
+			rdmacm.EventRejected:
 			c.printf("event: %v, error: %d\n", e.Type, status(e))
 			err := fmt.Errorf("connection %d of %d: %w", c.done[at]+1, n, &eventError{e, rdmacm.EventEstablished})
 			if t, ok := e.ID.Context.(*timed); ok {

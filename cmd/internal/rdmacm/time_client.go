@@ -132,10 +132,12 @@ func (c *clock) prepare(ctx context.Context, from netip.Addr, to netip.AddrPort)
 		c.all[at].end()
 		return err
 	}
-	if err := resolve("Resolving addresses", stepResolveAddr, func(t *timed) error { return t.id.ResolveAddr(on(from, 0), to) }); err != nil {
+	if err := resolve("Resolving addresses", stepResolveAddr,
+		func(t *timed) error { return t.id.ResolveAddr(on(from, 0), to) }); err != nil {
 		return err
 	}
-	if err := resolve("Resolving routes", stepResolveRoute, func(t *timed) error { return t.id.ResolveRoute() }); err != nil {
+	if err := resolve("Resolving routes", stepResolveRoute,
+		func(t *timed) error { return t.id.ResolveRoute() }); err != nil {
 		return err
 	}
 	if err := c.each("Creating QPs", stepCreateQP, c.createQP); err != nil {

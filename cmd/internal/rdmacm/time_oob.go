@@ -9,11 +9,10 @@ import (
 	"time"
 )
 
-// syncConn is the TCP connection beside cmtime, by which the two sides keep
-// step: originals since rdma-core 52 have it. At the end of each phase the
-// client sends the number of the step that is done, and the server sends it
-// back when it has got as far. A nil syncConn, for older originals, is always
-// in step.
+// syncConn is the TCP connection beside cmtime, by which the two sides keep step: originals since
+// rdma-core 52 have it. At the end of each phase the client sends the number of the step that is
+// done, and the server sends it back when it has got as far. A nil syncConn, for older originals,
+// is always in step.
 type syncConn struct{ c net.Conn }
 
 // syncDialTime is how long a client looks for a server that keeps step.

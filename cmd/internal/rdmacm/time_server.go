@@ -123,7 +123,9 @@ func (c *clock) serveOld(ctx context.Context, first *rdmacm.Event) error {
 	for e := first; ; {
 		switch e.Type {
 		case rdmacm.EventConnectRequest:
-			qp, err := e.ID.CreateQP(c.pd, verbs.QPInitAttr{SendCQ: c.cq, Caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}})
+			qp, err := e.ID.CreateQP(c.pd, verbs.QPInitAttr{
+				SendCQ: c.cq, Caps: verbs.QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1},
+			})
 			if err == nil {
 				err = e.ID.Accept(nil)
 			}

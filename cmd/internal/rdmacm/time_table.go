@@ -29,7 +29,8 @@ const (
 
 var stepNames = [steps]string{
 	"full connect", "create id", "bind addr", "resolve addr", "resolve route", "create qp", "init qp attr", "init qp",
-	"rtr qp attr", "rtr qp", "rts qp attr", "rts qp", "cm connect", "establish", "disconnect", "destroy id", "destroy qp",
+	"rtr qp attr", "rtr qp", "rts qp attr", "rts qp", "cm connect", "establish", "disconnect",
+	"destroy id", "destroy qp",
 }
 
 // span is the time that something took.

@@ -18,7 +18,8 @@ import (
 )
 
 func TestTiming(t *testing.T) {
-	for args, label := range map[string]string{"-c 40": "qp_conn", "-c 3 -m 100": "cm_conn", "-c 1 -q 5000": "qp_conn"} {
+	for args, label := range map[string]string{"-c 40": "qp_conn", "-c 3 -m 100": "cm_conn",
+		"-c 1 -q 5000": "qp_conn"} {
 		t.Run(args, func(t *testing.T) {
 			s, c := pair(t, nil, "cmtime", "-b LOCAL "+args, "cmtime", "-s SERVER -b LOCAL "+args)
 			for _, e := range []*end{s, c} {
@@ -119,6 +120,7 @@ func TestTimingTable(t *testing.T) {
 	require.Equal(t, "qp_conn                 4", lines[0])
 	require.Equal(t, "step             avg/iter  total(us)    us/conn    sum(us)    max(us)    min(us)", lines[2])
 	require.Equal(t, "full connect            0          0          0          0        120         40", lines[3])
-	require.Equal(t, "cm connect             25        100         30        120         60         20", lines[3+stepConnect])
+	require.Equal(t, "cm connect             25        100         30        120         60         20",
+		lines[3+stepConnect])
 	require.Len(t, lines, 3+int(steps)+1)
 }

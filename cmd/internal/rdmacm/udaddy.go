@@ -38,7 +38,8 @@ func (p *udaddy) options() []getopt.Option {
 			}
 			return nil
 		}},
-		getopt.Option{Long: "port", Arg: "port", Help: "RDMA-CM port (default 7174)", Set: getopt.Int(&p.port, 0, 65535)},
+		getopt.Option{Long: "port", Arg: "port", Help: "RDMA-CM port (default 7174)",
+			Set: getopt.Int(&p.port, 0, 65535)},
 	)
 }
 
@@ -116,7 +117,8 @@ func (r *udaddyRun) event(e *rdmacm.Event) (err error) {
 			return err
 		}
 		r.left--
-	case rdmacm.EventAddrError, rdmacm.EventRouteError, rdmacm.EventConnectError, rdmacm.EventUnreachable, rdmacm.EventRejected:
+	case rdmacm.EventAddrError, rdmacm.EventRouteError, rdmacm.EventConnectError, rdmacm.EventUnreachable,
+		rdmacm.EventRejected:
 		return r.failed(e, rdmacm.EventEstablished)
 	}
 	return nil

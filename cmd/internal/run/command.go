@@ -34,7 +34,8 @@ func (o *options) table() []getopt.Option {
 		}
 		table = append(table, opt)
 	}
-	return append(table, getopt.Option{Long: "stat", Help: "\"roce stat\" sees the program", Set: getopt.Bool(&o.stat)}, getopt.Option{Short: 'h', Long: "help", Help: "this text", Set: getopt.Bool(&o.help)})
+	return append(table, getopt.Option{Long: "stat", Help: "\"roce stat\" sees the program", Set: getopt.Bool(&o.stat)},
+		getopt.Option{Short: 'h', Long: "help", Help: "this text", Set: getopt.Bool(&o.help)})
 }
 
 const usage = `run: an RDMA program on libibverbs and librdmacm in user space

@@ -60,7 +60,8 @@ func (s *stage) run(t *testing.T, args ...string) error {
 func TestRun(t *testing.T) {
 	s := newStage(t, "HOME=/h", "LD_PRELOAD=/x.so")
 	addr := toolcheck.Addr(t).String()
-	require.ErrorIs(t, s.run(t, "--addr", addr, "--link", "udp", "--polling", "--stat", "--", s.program, "-a", "--link", "-h"), errRan)
+	require.ErrorIs(t,
+		s.run(t, "--addr", addr, "--link", "udp", "--polling", "--stat", "--", s.program, "-a", "--link", "-h"), errRan)
 	require.Equal(t, s.program, s.path)
 	require.Equal(t, []string{s.program, "-a", "--link", "-h"}, s.argv)
 	libs := filepath.Join(s.dir, "verbs")
@@ -145,7 +146,8 @@ func TestRunInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errRan)
 	out := &toolcheck.Output{}
-	err := run(ctx, &tool.Env{Stdout: out, Stderr: out}, s.system, []string{"--addr", toolcheck.Addr(t).String(), s.program})
+	err := run(ctx, &tool.Env{Stdout: out, Stderr: out}, s.system,
+		[]string{"--addr", toolcheck.Addr(t).String(), s.program})
 	require.ErrorIs(t, err, errRan)
 	require.False(t, s.ran)
 }
@@ -182,7 +184,8 @@ func TestRunEndsWithItsParent(t *testing.T) {
 	writeFile(t, filepath.Join(libs, libraryFiles[0]), f.build(), 0o755)
 	self, err := os.Executable()
 	require.NoError(t, err)
-	cmd := exec.Command(setpriv, "--pdeathsig", "USR1", self, "--addr", toolcheck.Addr(t).String(), "--", setpriv, "--dump")
+	cmd := exec.Command(setpriv, "--pdeathsig", "USR1", self, "--addr", toolcheck.Addr(t).String(), "--",
+		setpriv, "--dump")
 	cmd.Env = append(os.Environ(), asRoce+"=1", libVar+"="+libs)
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)

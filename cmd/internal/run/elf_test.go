@@ -56,7 +56,8 @@ func (p program) build() []byte {
 	sectionsAt := dynamicAt + uint64(16*len(dynamic))
 	h := elf.Header64{
 		Ident: ident, Type: uint16(elf.ET_DYN), Machine: uint16(p.machine), Version: 1, Ehsize: headers,
-		Phoff: headers, Phentsize: programHeader, Phnum: 1, Shoff: sectionsAt, Shentsize: sectionHeader, Shnum: 3, Shstrndx: 1,
+		Phoff: headers, Phentsize: programHeader, Phnum: 1, Shoff: sectionsAt, Shentsize: sectionHeader,
+		Shnum: 3, Shstrndx: 1,
 	}
 	kind := elf.PT_INTERP
 	if p.interp == "" {

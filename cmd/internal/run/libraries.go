@@ -50,7 +50,8 @@ func findLibraries(named, self string) (*libraries, error) {
 			continue
 		}
 		if len(missing) > 0 {
-			return nil, fmt.Errorf("%s lacks %s: build the libraries anew with \"make verbs\"", abs, strings.Join(missing, ", "))
+			return nil, fmt.Errorf("%s lacks %s: build the libraries anew with \"make verbs\"", abs,
+				strings.Join(missing, ", "))
 		}
 		return openLibraries(abs)
 	}
@@ -86,7 +87,8 @@ func openLibraries(dir string) (*libraries, error) {
 		if errors.As(err, &file) {
 			return nil, err
 		}
-		return nil, fmt.Errorf("%s is no library (%w): build it anew with \"make verbs\"", filepath.Join(dir, libraryFiles[0]), err)
+		return nil, fmt.Errorf("%s is no library (%w): build it anew with \"make verbs\"",
+			filepath.Join(dir, libraryFiles[0]), err)
 	}
 	defer f.Close()
 	return &libraries{dir: dir, class: f.Class, machine: f.Machine}, nil

@@ -112,7 +112,8 @@ func hasCapabilities(f *os.File) bool {
 // checkELF refuses programs that the libraries cannot be loaded into.
 func checkELF(e *elf.File, path string, libs *libraries) error {
 	if e.Class != libs.class || e.Machine != libs.machine {
-		return fmt.Errorf("%s is a program for %s, the libraries are for %s", path, kindName(e.Class, e.Machine), kindName(libs.class, libs.machine))
+		return fmt.Errorf("%s is a program for %s, the libraries are for %s", path,
+			kindName(e.Class, e.Machine), kindName(libs.class, libs.machine))
 	}
 	loader, err := interpreterOf(e)
 	if err != nil {

@@ -24,23 +24,37 @@ func TestCheckProgram(t *testing.T) {
 		who  identity
 		want string // part of the error; empty: it runs
 	}{
-		"dynamic":                         {dynamic, 0o755, me, ""},
-		"set-user-ID, of mine":            {dynamic, 0o755 | fs.ModeSetuid, me, ""},
-		"set-user-ID":                     {dynamic, 0o755 | fs.ModeSetuid, stranger, "is set-user-ID"},
-		"set-group-ID":                    {dynamic, 0o755 | fs.ModeSetgid, stranger, "is set-group-ID"},
-		"set-group-ID without execution":  {dynamic, 0o744 | fs.ModeSetgid, stranger, ""},
-		"already with another's rights":   {dynamic, 0o755, identity{uid: 0, realUID: 12345}, "is set-user-ID"},
-		"static":                          {program{}, 0o755, me, "is statically linked"},
-		"the loader":                      {program{dynamic: []entry{{elf.DT_SONAME, "ld-linux-x86-64.so.2"}}}, 0o755, me, ""},
-		"musl":                            {program{interp: "/lib/ld-musl-x86_64.so.1"}, 0o755, me, "is a program for musl (/lib/ld-musl-x86_64.so.1)"},
-		"32 bits":                         {program{class: elf.ELFCLASS32, machine: elf.EM_386}, 0o755, me, "is a program for 386 (32 bits), the libraries are for X86_64 (64 bits)"},
-		"another processor":               {program{machine: elf.EM_AARCH64, interp: "/lib/ld-linux-aarch64.so.1"}, 0o755, me, "is a program for AARCH64 (64 bits)"},
-		"RPATH to other libraries":        {program{interp: glibcLoader, dynamic: []entry{{elf.DT_RPATH, "/nowhere:" + others}}}, 0o755, me, "has an RPATH, which leads to " + others},
-		"RPATH relative to the program":   {program{interp: glibcLoader, dynamic: []entry{{elf.DT_RPATH, "$ORIGIN/../others"}}}, 0o755, me, "has an RPATH"},
-		"RPATH to ours":                   {program{interp: glibcLoader, dynamic: []entry{{elf.DT_RPATH, libs.dir + ":" + others}}}, 0o755, me, ""},
-		"RPATH elsewhere":                 {program{interp: glibcLoader, dynamic: []entry{{elf.DT_RPATH, "/nowhere"}}}, 0o755, me, ""},
-		"RUNPATH":                         {program{interp: glibcLoader, dynamic: []entry{{elf.DT_RUNPATH, others}}}, 0o755, me, ""},
-		"RPATH that RUNPATH makes no use": {program{interp: glibcLoader, dynamic: []entry{{elf.DT_RPATH, others}, {elf.DT_RUNPATH, "/nowhere"}}}, 0o755, me, ""},
+		"dynamic":                        {dynamic, 0o755, me, ""},
+		"set-user-ID, of mine":           {dynamic, 0o755 | fs.ModeSetuid, me, ""},
+		"set-user-ID":                    {dynamic, 0o755 | fs.ModeSetuid, stranger, "is set-user-ID"},
+		"set-group-ID":                   {dynamic, 0o755 | fs.ModeSetgid, stranger, "is set-group-ID"},
+		"set-group-ID without execution": {dynamic, 0o744 | fs.ModeSetgid, stranger, ""},
+		"already with another's rights":  {dynamic, 0o755, identity{uid: 0, realUID: 12345}, "is set-user-ID"},
+		"static":                         {program{}, 0o755, me, "is statically linked"},
+		"the loader": {program{dynamic: []entry{{elf.DT_SONAME, "ld-linux-x86-64.so.2"}}}, 0o755,
+			me, ""},
+		"musl": {program{interp: "/lib/ld-musl-x86_64.so.1"}, 0o755, me,
+			"is a program for musl (/lib/ld-musl-x86_64.so.1)"},
+		"32 bits": {program{class: elf.ELFCLASS32, machine: elf.EM_386}, 0o755, me,
+			"is a program for 386 (32 bits), the libraries are for X86_64 (64 bits)"},
+		"another processor": {program{machine: elf.EM_AARCH64, interp: "/lib/ld-linux-aarch64.so.1"},
+			0o755, me, "is a program for AARCH64 (64 bits)"},
+		"RPATH to other libraries": {program{
+			interp: glibcLoader, dynamic: []entry{{elf.DT_RPATH, "/nowhere:" + others}},
+		}, 0o755, me, "has an RPATH, which leads to " + others},
+		"RPATH relative to the program": {program{
+			interp: glibcLoader, dynamic: []entry{{elf.DT_RPATH, "$ORIGIN/../others"}},
+		}, 0o755, me, "has an RPATH"},
+		"RPATH to ours": {program{
+			interp: glibcLoader, dynamic: []entry{{elf.DT_RPATH, libs.dir + ":" + others}},
+		}, 0o755, me, ""},
+		"RPATH elsewhere": {program{interp: glibcLoader, dynamic: []entry{{elf.DT_RPATH, "/nowhere"}}},
+			0o755, me, ""},
+		"RUNPATH": {program{interp: glibcLoader, dynamic: []entry{{elf.DT_RUNPATH, others}}},
+			0o755, me, ""},
+		"RPATH that RUNPATH makes no use": {program{
+			interp: glibcLoader, dynamic: []entry{{elf.DT_RPATH, others}, {elf.DT_RUNPATH, "/nowhere"}},
+		}, 0o755, me, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := writeFile(t, filepath.Join(t.TempDir(), "bin", "program"), c.p.build(), c.mode)
@@ -78,9 +92,11 @@ func TestCheckScript(t *testing.T) {
 	script := func(name, text string) string { return writeFile(t, filepath.Join(dir, name), []byte(text), 0o755) }
 	require.NoError(t, checkProgram(script("a", "#!"+dynamic+" -u\nprint(1)\n"), libs, identity{}))
 	require.NoError(t, checkProgram(script("b", "#! "+filepath.Join(dir, "a")), libs, identity{}))
-	require.ErrorContains(t, checkProgram(script("c", "#!"+static+"\n"), libs, identity{}), static+" is statically linked")
+	require.ErrorContains(t, checkProgram(script("c", "#!"+static+"\n"), libs, identity{}),
+		static+" is statically linked")
 	require.ErrorContains(t, checkProgram(script("d", "#!\n"), libs, identity{}), "no interpreter")
-	require.ErrorContains(t, checkProgram(script("e", "#!"+filepath.Join(dir, "e")+"\n"), libs, identity{}), "too many scripts")
+	require.ErrorContains(t, checkProgram(script("e", "#!"+filepath.Join(dir, "e")+"\n"), libs, identity{}),
+		"too many scripts")
 	require.ErrorContains(t, checkProgram(script("f", "#!/nowhere/python\n"), libs, identity{}), "/nowhere/python")
 	require.ErrorContains(t, checkProgram(script("g", "hello"), libs, identity{}), "is no ELF program")
 	require.ErrorContains(t, checkProgram(script("h", ""), libs, identity{}), "is no ELF program")

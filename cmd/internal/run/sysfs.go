@@ -41,7 +41,8 @@ func ifaceOf(a netip.Addr) string {
 		}
 		if slices.ContainsFunc(have, func(h net.Addr) bool {
 			p, err := netip.ParsePrefix(h.String())
-			return err == nil && (p.Addr().Unmap() == a.WithZone("") || p.Addr().IsLoopback() && a.IsLoopback() && p.Contains(a))
+			return err == nil &&
+				(p.Addr().Unmap() == a.WithZone("") || p.Addr().IsLoopback() && a.IsLoopback() && p.Contains(a))
 		}) {
 			return i.Name
 		}

@@ -12,12 +12,13 @@ import (
 
 func TestSysfsOf(t *testing.T) {
 	addrs := []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("2001:db8::1")}
-	require.Equal(t, "0000:0000:0000:0000:0000:ffff:7f00:0001/lo,2001:0db8:0000:0000:0000:0000:0000:0001/", sysfsOf(addrs, func(a netip.Addr) string {
-		if a.Is4() {
-			return "lo"
-		}
-		return ""
-	}))
+	require.Equal(t, "0000:0000:0000:0000:0000:ffff:7f00:0001/lo,2001:0db8:0000:0000:0000:0000:0000:0001/",
+		sysfsOf(addrs, func(a netip.Addr) string {
+			if a.Is4() {
+				return "lo"
+			}
+			return ""
+		}))
 }
 
 // A folder that a process holds stays; one that a killed process has left goes, and one of an older

@@ -20,8 +20,10 @@ type options struct {
 func (o *options) table() []getopt.Option {
 	return []getopt.Option{
 		{Short: 'w', Long: "watch", Help: "again and again, with rates, until interrupted", Set: getopt.Bool(&o.watch)},
-		{Short: 'i', Long: "interval", Arg: "seconds", Help: "between two looks (default 1)", Set: getopt.Float(&o.interval)},
-		{Short: 'n', Long: "times", Arg: "times", Help: "with --watch: so often, and end", Set: getopt.Int(&o.times, 1, 1<<30)},
+		{Short: 'i', Long: "interval", Arg: "seconds", Help: "between two looks (default 1)",
+			Set: getopt.Float(&o.interval)},
+		{Short: 'n', Long: "times", Arg: "times", Help: "with --watch: so often, and end",
+			Set: getopt.Int(&o.times, 1, 1<<30)},
 		{Short: 'a', Long: "all", Help: "with counters: also those that are 0", Set: getopt.Bool(&o.all)},
 		{Long: "pid", Arg: "pid", Help: "one process", Set: getopt.Int(&o.pid, 1, 1<<30)},
 		{Long: "json", Help: "print a JSON object a look instead of text", Set: getopt.Bool(&o.json)},

@@ -28,11 +28,13 @@ func process(pid int, name, addr string) asker {
 		}
 		n++
 		return &stat.Process{PID: pid, User: 1000, Command: name, Time: time.Unix(int64(n), 0), Devices: []stat.Device{{
-			Link: "udp", GIDs: []string{addr}, State: "ACTIVE", MTU: 1024, NumQPs: 3, Conns: stat.Conns{Conns: 2, Listeners: 1},
-			Memory:   stat.Memory{PDs: 1, Regions: 4},
-			Counters: map[string]uint64{"sent_pkts": 1000 * n, "sent_bytes": 1 << 20 * n, "rcvd_pkts": 7 * n, "rcvd_bytes": 500 * n, "retry_exceeded_err": 1},
+			Link: "udp", GIDs: []string{addr}, State: "ACTIVE", MTU: 1024, NumQPs: 3,
+			Conns: stat.Conns{Conns: 2, Listeners: 1}, Memory: stat.Memory{PDs: 1, Regions: 4},
+			Counters: map[string]uint64{"sent_pkts": 1000 * n, "sent_bytes": 1 << 20 * n, "rcvd_pkts": 7 * n,
+				"rcvd_bytes": 500 * n, "retry_exceeded_err": 1},
 			QPs: []stat.QP{
-				{Number: 17, Type: "RC", State: "RTS", Remote: 18, RQPSN: 5, SQPSN: 6, Local: addr, Peer: "10.0.0.2", MTU: 1024, RTT: 12345, Retransmitted: 3, Timeouts: 1},
+				{Number: 17, Type: "RC", State: "RTS", Remote: 18, RQPSN: 5, SQPSN: 6, Local: addr,
+					Peer: "10.0.0.2", MTU: 1024, RTT: 12345, Retransmitted: 3, Timeouts: 1},
 				{Number: 19, Type: "UD", State: "RTS", SQPSN: 9},
 			},
 		}}}, nil
@@ -51,7 +53,8 @@ func hung(pid int) asker {
 func look(t *testing.T, s tool.Screen, all []asker, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	err := run(t.Context(), &tool.Env{Stdout: &out, Stderr: &out, Screen: s}, func() ([]asker, error) { return all, nil }, args)
+	err := run(t.Context(), &tool.Env{Stdout: &out, Stderr: &out, Screen: s},
+		func() ([]asker, error) { return all, nil }, args)
 	return out.String(), err
 }
 
@@ -61,7 +64,8 @@ func TestTable(t *testing.T) {
 	require.Equal(t, ""+
 		"PID  COMMAND  DEVICE        STATE    MTU  QPS  CONN      TX    RX  TX-PKTS  RX-PKTS  RESENT  RNR  ERRORS\n"+
 		" 77  server   udp 10.0.0.1  ACTIVE  1024    3     2  1.0MiB  500B     1.0k        7       0    0       1\n"+
-		"  8  a?[2J    udp 10.0.0.9  ACTIVE  1024    3     2  1.0MiB  500B     1.0k        7       0    0       1\n", out)
+		"  8  a?[2J    udp 10.0.0.9  ACTIVE  1024    3     2  1.0MiB  500B     1.0k        7       0    0       1\n",
+		out)
 	out, err = look(t, tool.Screen{Width: 20}, []asker{process(77, "server", "10.0.0.1")})
 	require.NoError(t, err)
 	for line := range strings.Lines(out) {
@@ -82,7 +86,9 @@ func TestWatch(t *testing.T) {
 		require.Equal(t, 3, strings.Count(out, "COMMAND"))
 		require.Equal(t, 2, strings.Count(out, " 8.4Mb/s  4.0kb/s   1.0k/s      7/s     0/s  0/s       1\n"), out)
 		require.NotContains(t, out, "\x1b")
-		out, err = look(t, tool.Screen{Height: 3, Width: 80}, []asker{process(1, "a", "10.0.0.1"), process(2, "b", "10.0.0.1"), process(3, "c", "10.0.0.1")}, "-w", "-n", "2")
+		out, err = look(t, tool.Screen{Height: 3, Width: 80},
+			[]asker{process(1, "a", "10.0.0.1"), process(2, "b", "10.0.0.1"), process(3, "c", "10.0.0.1")},
+			"-w", "-n", "2")
 		require.NoError(t, err)
 		require.Equal(t, 2, strings.Count(out, clearScreen))
 		require.Equal(t, 2*2, strings.Count(out, "\n"), "as many lines as the screen has, but one")
@@ -104,7 +110,8 @@ func TestHungProcess(t *testing.T) {
 		require.Contains(t, out, " 77  server")
 		require.Equal(t, 100, strings.Count(out, "does not answer: context deadline exceeded"))
 	})
-	gone := asker{pid: 5, ask: func(context.Context) (*stat.Process, error) { return nil, errors.New("connection refused") }}
+	gone := asker{pid: 5,
+		ask: func(context.Context) (*stat.Process, error) { return nil, errors.New("connection refused") }}
 	out, err := look(t, tool.Screen{}, []asker{gone})
 	require.NoError(t, err)
 	require.Equal(t, "process 5 of user 0 does not answer: connection refused\n", out)
@@ -122,7 +129,8 @@ func TestQPs(t *testing.T) {
 func TestCounters(t *testing.T) {
 	out, err := look(t, tool.Screen{}, []asker{process(77, "server", "10.0.0.1")}, "counters")
 	require.NoError(t, err)
-	require.Contains(t, out, "link udp_10.0.0.1/1 pid 77 comm server\n    sent_pkts                                1000\n")
+	require.Contains(t, out,
+		"link udp_10.0.0.1/1 pid 77 comm server\n    sent_pkts                                1000\n")
 	require.Contains(t, out, "connections 2, half open 0, timewait 0, listeners 1; pd 1, mr 4, mw 0, qp 3\n")
 	require.NotContains(t, out, "duplicate_request")
 	out, err = look(t, tool.Screen{}, []asker{process(77, "server", "10.0.0.1")}, "-a", "counters")
@@ -133,7 +141,8 @@ func TestCounters(t *testing.T) {
 }
 
 func TestJSON(t *testing.T) {
-	out, err := look(t, tool.Screen{Colour: true, Width: 20}, []asker{process(77, "server", "10.0.0.1"), process(78, "other", "10.0.0.2")}, "--json", "--pid", "77")
+	out, err := look(t, tool.Screen{Colour: true, Width: 20},
+		[]asker{process(77, "server", "10.0.0.1"), process(78, "other", "10.0.0.2")}, "--json", "--pid", "77")
 	require.NoError(t, err)
 	var s sample
 	require.NoError(t, json.Unmarshal([]byte(out), &s))
@@ -162,14 +171,16 @@ func TestSamples(t *testing.T) {
 }
 
 func TestScaled(t *testing.T) {
-	for n, want := range map[float64]string{0: "0", 999: "999", 1000: "1.0k", 99999: "100.0k", 123456: "123k", 2.5e9: "2.5G", 1e18: "1000P"} {
+	for n, want := range map[float64]string{0: "0", 999: "999", 1000: "1.0k", 99999: "100.0k", 123456: "123k",
+		2.5e9: "2.5G", 1e18: "1000P"} {
 		require.Equal(t, want, count(n))
 	}
 	require.Equal(t, "1.0Ki", scaled(1024, 1024))
 }
 
 func TestRefused(t *testing.T) {
-	for args, want := range map[string]string{"everything": "is expected", "qp counters": "is expected", "-n 3": "needs --watch", "-z": "unknown", "-i -1": "not a number"} {
+	for args, want := range map[string]string{"everything": "is expected", "qp counters": "is expected",
+		"-n 3": "needs --watch", "-z": "unknown", "-i -1": "not a number"} {
 		_, err := look(t, tool.Screen{}, nil, strings.Fields(args)...)
 		var misuse *getopt.Error
 		require.ErrorAs(t, err, &misuse, args)

@@ -81,11 +81,16 @@ var columns = []column{
 	{"STATE", false, func(_ *stat.Process, d *stat.Device, _ map[string]float64) string { return d.State }},
 	{"MTU", true, func(_ *stat.Process, d *stat.Device, _ map[string]float64) string { return fmt.Sprint(d.MTU) }},
 	{"QPS", true, func(_ *stat.Process, d *stat.Device, _ map[string]float64) string { return fmt.Sprint(d.NumQPs) }},
-	{"CONN", true, func(_ *stat.Process, d *stat.Device, _ map[string]float64) string { return fmt.Sprint(d.Conns.Conns) }},
-	{"TX", true, func(_ *stat.Process, d *stat.Device, r map[string]float64) string { return volume(d, r, "sent_bytes") }},
-	{"RX", true, func(_ *stat.Process, d *stat.Device, r map[string]float64) string { return volume(d, r, "rcvd_bytes") }},
-	{"TX-PKTS", true, func(_ *stat.Process, d *stat.Device, r map[string]float64) string { return amount(d, r, "sent_pkts") }},
-	{"RX-PKTS", true, func(_ *stat.Process, d *stat.Device, r map[string]float64) string { return amount(d, r, "rcvd_pkts") }},
+	{"CONN", true,
+		func(_ *stat.Process, d *stat.Device, _ map[string]float64) string { return fmt.Sprint(d.Conns.Conns) }},
+	{"TX", true,
+		func(_ *stat.Process, d *stat.Device, r map[string]float64) string { return volume(d, r, "sent_bytes") }},
+	{"RX", true,
+		func(_ *stat.Process, d *stat.Device, r map[string]float64) string { return volume(d, r, "rcvd_bytes") }},
+	{"TX-PKTS", true,
+		func(_ *stat.Process, d *stat.Device, r map[string]float64) string { return amount(d, r, "sent_pkts") }},
+	{"RX-PKTS", true,
+		func(_ *stat.Process, d *stat.Device, r map[string]float64) string { return amount(d, r, "rcvd_pkts") }},
 	{"RESENT", true, func(_ *stat.Process, d *stat.Device, r map[string]float64) string {
 		return amount(d, r, "retransmitted_pkts")
 	}},
@@ -200,7 +205,8 @@ func cut(line string, width int) string {
 
 func writeSilent(w io.Writer, s tool.Screen, now *sample) {
 	for _, x := range now.Silent {
-		fmt.Fprintln(w, s.Paint(tool.Yellow, cut(s.Printable(fmt.Sprintf("process %d of user %d does not answer: %s", x.PID, x.User, x.Error)), s.Width)))
+		fmt.Fprintln(w, s.Paint(tool.Yellow, cut(
+			s.Printable(fmt.Sprintf("process %d of user %d does not answer: %s", x.PID, x.User, x.Error)), s.Width)))
 	}
 	if len(now.Processes)+len(now.Silent) == 0 {
 		fmt.Fprintln(w, "no process tells of its devices: programs call stat.Serve, tools have --stat, or GOROCE_STAT=1 in the environment")
@@ -243,7 +249,8 @@ func writeCounters(w io.Writer, s tool.Screen, now *sample, r rates, zero bool) 
 	for _, p := range now.Processes {
 		for i := range p.Devices {
 			d := &p.Devices[i]
-			fmt.Fprintln(w, s.Paint(tool.Bold, s.Printable(fmt.Sprintf("link %s/1 pid %d comm %s", strings.ReplaceAll(deviceName(d), " ", "_"), p.PID, p.Command))))
+			fmt.Fprintln(w, s.Paint(tool.Bold, s.Printable(fmt.Sprintf("link %s/1 pid %d comm %s",
+				strings.ReplaceAll(deviceName(d), " ", "_"), p.PID, p.Command))))
 			for _, name := range stat.CounterNames() {
 				n := d.Counters[name]
 				if n == 0 && !zero {
@@ -257,7 +264,8 @@ func writeCounters(w io.Writer, s tool.Screen, now *sample, r rates, zero bool) 
 			}
 			c := &d.Conns
 			fmt.Fprintf(w, "    connections %d, half open %d, timewait %d, listeners %d; pd %d, mr %d, mw %d, qp %d\n",
-				c.Conns, c.HalfOpen, c.Timewait, c.Listeners, d.Memory.PDs, d.Memory.Regions, d.Memory.Windows, d.NumQPs)
+				c.Conns, c.HalfOpen, c.Timewait, c.Listeners, d.Memory.PDs, d.Memory.Regions,
+				d.Memory.Windows, d.NumQPs)
 		}
 	}
 	writeSilent(w, s, now)

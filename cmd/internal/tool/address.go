@@ -10,8 +10,7 @@ import (
 	"github.com/goroce/goroce/transport/cc"
 )
 
-// DeviceOptions are the options that choose and open the local device. Every
-// tool has them.
+// DeviceOptions are the options that choose and open the local device. Every tool has them.
 type DeviceOptions struct {
 	Dev     string // -d: address or name of an interface
 	Addr    string // --addr: addresses, separated by commas
@@ -30,18 +29,28 @@ type DeviceOptions struct {
 // Options returns the table of these options.
 func (d *DeviceOptions) Options() []getopt.Option {
 	return []getopt.Option{
-		{Short: 'd', Long: "ib-dev", Arg: "dev", Help: "local device: an IP address or the name of an interface", Set: getopt.String(&d.Dev)},
-		{Long: "addr", Arg: "ip", Help: "local address; with commas between them, the GID table", Set: getopt.String(&d.Addr)},
-		{Long: "link", Arg: "link", Help: "how packets travel: udp (default), packet (needs CAP_NET_RAW), xdp (needs CAP_NET_ADMIN, CAP_BPF, CAP_NET_RAW)", Set: d.setLink},
-		{Long: "polling", Help: "the tool's own thread does the work: least latency, one CPU busy", Set: getopt.Bool(&d.Polling)},
-		{Long: "event", Help: "a thread of the device's own does the work (default, but for latency tests without -e)", Set: getopt.Bool(&d.Event)},
+		{Short: 'd', Long: "ib-dev", Arg: "dev",
+			Help: "local device: an IP address or the name of an interface", Set: getopt.String(&d.Dev)},
+		{Long: "addr", Arg: "ip", Help: "local address; with commas between them, the GID table",
+			Set: getopt.String(&d.Addr)},
+		{Long: "link", Arg: "link",
+			Help: "how packets travel: udp (default), packet (needs CAP_NET_RAW), xdp (needs CAP_NET_ADMIN, CAP_BPF, CAP_NET_RAW)", Set: d.setLink},
+		{Long: "polling", Help: "the tool's own thread does the work: least latency, one CPU busy",
+			Set: getopt.Bool(&d.Polling)},
+		{Long: "event", Help: "a thread of the device's own does the work (default, but for latency tests without -e)",
+			Set: getopt.Bool(&d.Event)},
 		{Long: "no-gso", Help: "send every packet by itself", Set: getopt.Bool(&d.NoGSO)},
 		{Long: "no-gro", Help: "receive every packet by itself", Set: getopt.Bool(&d.NoGRO)},
-		{Long: "cc", Arg: "algorithm", Help: "congestion control: " + strings.Join(cc.Algorithms(), ", ") + " (default none)", Set: d.setCC},
-		{Long: "cc-rate", Arg: "Gb/s", Help: "line rate for congestion control (default: that of the interface)", Set: getopt.Int(&d.CCRate, 1, 3200)},
-		{Long: "trace", Arg: "file", Help: "write every packet to a pcapng file, or to a named pipe: see roce explain, roce dump", Set: getopt.String(&d.Trace)},
+		{Long: "cc", Arg: "algorithm",
+			Help: "congestion control: " + strings.Join(cc.Algorithms(), ", ") + " (default none)", Set: d.setCC},
+		{Long: "cc-rate", Arg: "Gb/s", Help: "line rate for congestion control (default: that of the interface)",
+			Set: getopt.Int(&d.CCRate, 1, 3200)},
+		{Long: "trace", Arg: "file",
+			Help: "write every packet to a pcapng file, or to a named pipe: see roce explain, roce dump",
+			Set:  getopt.String(&d.Trace)},
 		{Long: "cc-nak", Help: "congestion control takes a lost packet for congestion", Set: getopt.Bool(&d.CCOnNAK)},
-		{Long: "stat", Help: "\"roce stat\" sees the device (also GOROCE_STAT=1 in the environment)", Set: getopt.Bool(&d.Stat)},
+		{Long: "stat", Help: "\"roce stat\" sees the device (also GOROCE_STAT=1 in the environment)",
+			Set: getopt.Bool(&d.Stat)},
 	}
 }
 
@@ -63,8 +72,7 @@ func (d *DeviceOptions) setLink(s string) error {
 type Place struct {
 	Addrs []netip.Addr // the GID table; at least one
 	Iface string       // the interface of the first address
-	// Spares are addresses to try if a default of the loopback interface is
-	// taken.
+	// Spares are addresses to try if a default of the loopback interface is taken.
 	Spares []netip.Addr
 }
 
@@ -119,15 +127,16 @@ func (d *DeviceOptions) choose(ifaces []iface, route netip.Addr, ipv6 bool) (Pla
 			if a, ok := pick(f.addrs, ipv6, true); ok {
 				return Place{Addrs: []netip.Addr{a}, Iface: f.name}, nil
 			}
-			return Place{}, fmt.Errorf("interface %s has no %s address: give it one, or name an address with --addr", f.name, family(ipv6))
+			return Place{}, fmt.Errorf("interface %s has no %s address: give it one, or name an address with --addr",
+				f.name, family(ipv6))
 		}
 		if _, err := netip.ParseAddr(d.Dev); err != nil {
-			return Place{}, fmt.Errorf("device %q is neither an address nor an interface; there are %s", d.Dev, names(ifaces))
+			return Place{},
+				fmt.Errorf("device %q is neither an address nor an interface; there are %s", d.Dev, names(ifaces))
 		}
 		return placeOf(ifaces, []string{d.Dev})
 	case route.IsValid() && ipv6 && route.Is4():
-		// The TCP exchange goes over IPv4, the packets over IPv6 from the same
-		// interface.
+		// The TCP exchange goes over IPv4, the packets over IPv6 from the same interface.
 		if name, ok := owner(ifaces, route); ok {
 			return (&DeviceOptions{Dev: name}).choose(ifaces, netip.Addr{}, ipv6)
 		}
@@ -169,8 +178,7 @@ func placeOf(ifaces []iface, texts []string) (Place, error) {
 	return p, nil
 }
 
-// owner returns the interface that has a. All of 127/8 belongs to the
-// interface that has 127.0.0.1.
+// owner returns the interface that has a. All of 127/8 belongs to the interface that has 127.0.0.1.
 func owner(ifaces []iface, a netip.Addr) (string, bool) {
 	for _, f := range ifaces {
 		for _, b := range f.addrs {
@@ -290,8 +298,7 @@ func Places() ([]Place, error) {
 	return places, nil
 }
 
-// LoopbackPlace is the n-th address of 127.0.0.0/8, with the next ones as
-// spares.
+// LoopbackPlace is the n-th address of 127.0.0.0/8, with the next ones as spares.
 func LoopbackPlace(n byte) Place {
 	return Place{Addrs: []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, n})}, Iface: "lo"}.withSpares()
 }

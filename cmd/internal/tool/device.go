@@ -31,8 +31,7 @@ func OpenDevice(cfg verbs.Config) (*verbs.Device, func() error, error) {
 	return dev, dev.Close, nil
 }
 
-// congestion is what the options say about congestion control on an
-// interface.
+// congestion is what the options say about congestion control on an interface.
 func (d *DeviceOptions) congestion(iface string) cc.Config {
 	if d.CC == cc.None {
 		return cc.Config{}
@@ -44,8 +43,7 @@ func (d *DeviceOptions) congestion(iface string) cc.Config {
 	return c
 }
 
-// lineRate asks the kernel for the speed of an interface; 0 if it does not
-// know, as of loopback.
+// lineRate asks the kernel for the speed of an interface; 0 if it does not know, as of loopback.
 func lineRate(iface string) cc.Rate {
 	b, err := os.ReadFile("/sys/class/net/" + filepath.Base(iface) + "/speed")
 	if err != nil {
@@ -65,7 +63,8 @@ func (d *DeviceOptions) openOn(open OpenFunc, cfg verbs.Config) (*verbs.Device, 
 	switch d.Link {
 	case "packet":
 		if d.NoGRO {
-			return nil, nil, errors.New("--no-gro: the packet link takes frames as the interface has them: ethtool -K DEVICE gro off")
+			return nil, nil, errors.New(
+				"--no-gro: the packet link takes frames as the interface has them: ethtool -K DEVICE gro off")
 		}
 		l, err = packet.Open(packet.Options{Addrs: cfg.Addrs, DisableGSO: d.NoGSO})
 	case "xdp": // every packet travels by itself anyway
@@ -112,7 +111,8 @@ func (d *DeviceOptions) Open(env *Env, p Place) (*verbs.Device, func() error, Pl
 	}
 	if err != nil {
 		if errors.Is(err, syscall.EADDRINUSE) {
-			err = fmt.Errorf("%w; another address of this machine can be given with --addr, for instance 127.0.0.2", err)
+			err = fmt.Errorf(
+				"%w; another address of this machine can be given with --addr, for instance 127.0.0.2", err)
 		}
 		return nil, nil, p, err
 	}

@@ -10,13 +10,11 @@ import (
 	"github.com/goroce/goroce/cmd/internal/getopt"
 )
 
-// Env is the world of a subcommand, so that tests can run one in their own
-// process.
+// Env is the world of a subcommand, so that tests can run one in their own process.
 type Env struct {
 	Stdout io.Writer // results
 	Stderr io.Writer // remarks and progress
-	// Terminal says that Stderr is a terminal, where a progress line makes
-	// sense.
+	// Terminal says that Stderr is a terminal, where a progress line makes sense.
 	Terminal bool
 	// Screen is how Stdout can look.
 	Screen Screen

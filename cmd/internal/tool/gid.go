@@ -22,7 +22,8 @@ func GIDIndex(option string, index int, addrs []netip.Addr) (int, error) {
 		return 0, nil
 	}
 	if index >= len(addrs) {
-		return 0, fmt.Errorf("%s %d: the GID table has %d entries (%v); --addr takes several addresses, with commas", option, index, len(addrs), addrs)
+		return 0, fmt.Errorf("%s %d: the GID table has %d entries (%v); --addr takes several addresses, with commas",
+			option, index, len(addrs), addrs)
 	}
 	return index, nil
 }

@@ -10,8 +10,7 @@ import (
 // first: a short run shows none.
 const progressEvery = time.Second
 
-// Progress is a line on the terminal that says how far a long run is. A nil
-// Progress does nothing.
+// Progress is a line on the terminal that says how far a long run is. A nil Progress does nothing.
 type Progress struct {
 	w     io.Writer
 	label string

@@ -36,7 +36,8 @@ func TestScreenWrap(t *testing.T) {
 	text := "the quick brown fox jumps over the lazy dog"
 	require.Equal(t, []string{text}, Screen{}.Wrap(text, 10))
 	require.Equal(t, []string{"the quick brown fox", "jumps over the lazy", "dog"}, Screen{Width: 25}.Wrap(text, 4))
-	require.Equal(t, []string{"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "b"}, Screen{Width: 10}.Wrap("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa b", 0))
+	require.Equal(t, []string{"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "b"},
+		Screen{Width: 10}.Wrap("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa b", 0))
 }
 
 func TestScreenPrintable(t *testing.T) {

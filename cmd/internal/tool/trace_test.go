@@ -49,7 +49,8 @@ func TestTrace(t *testing.T) {
 	require.NoError(t, qps[0].Connect(qps[1].LocalInfo(0), nil))
 	require.NoError(t, qps[1].Connect(qps[0].LocalInfo(0), nil))
 	for range 100 {
-		require.NoError(t, qps[1].PostSend(&verbs.SendWR{Opcode: verbs.WRWrite, Flags: verbs.SendSignaled, SGList: []verbs.SGE{mrs[1].SGE(0, 4096)}, RemoteAddr: mrs[0].Addr(), RKey: mrs[0].RKey()}))
+		require.NoError(t, qps[1].PostSend(&verbs.SendWR{Opcode: verbs.WRWrite, Flags: verbs.SendSignaled,
+			SGList: []verbs.SGE{mrs[1].SGE(0, 4096)}, RemoteAddr: mrs[0].Addr(), RKey: mrs[0].RKey()}))
 		var wc [1]verbs.WC
 		_, err := cq.Wait(t.Context(), wc[:])
 		require.NoError(t, err)

@@ -35,10 +35,9 @@ func Addr(t *testing.T) netip.Addr {
 	return netip.Addr{}
 }
 
-// Patient are the options of the perf tests for an ACK timeout of about a
-// second instead of 67 ms: on a machine with more to do than CPUs, a thread may
-// not run for longer than eight of the latter, which would be taken for a dead
-// peer.
+// Patient are the options of the perf tests for an ACK timeout of about a second instead of 67 ms:
+// on a machine with more to do than CPUs, a thread may not run for longer than eight of the latter,
+// which would be taken for a dead peer.
 var Patient = []string{"-u", "18"}
 
 // Side is one side of a run.
@@ -51,8 +50,7 @@ type Side struct {
 	Err    error
 }
 
-// Run runs both sides of a tool until they end. The port is added to the
-// arguments.
+// Run runs both sides of a tool until they end. The port is added to the arguments.
 func Run(t *testing.T, cmd tool.Command, server, client *Side) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -78,7 +76,8 @@ func Run(t *testing.T, cmd tool.Command, server, client *Side) {
 	<-done
 }
 
-func (s *Side) run(t *testing.T, ctx context.Context, cmd tool.Command, extra []string, listening func(netip.AddrPort)) {
+func (s *Side) run(t *testing.T, ctx context.Context, cmd tool.Command, extra []string,
+	listening func(netip.AddrPort)) {
 	env := &tool.Env{Stdout: &s.Stdout, Stderr: &s.Stderr, Open: s.Open, Listening: listening}
 	if s.Addr == "" {
 		s.Addr = Addr(t).String()

@@ -31,11 +31,14 @@ type options struct {
 
 func (o *options) table() []getopt.Option {
 	return []getopt.Option{
-		{Short: 'r', Long: "rule", Arg: "rule", Help: "what to do to which packets, see below; may be repeated", Set: listed(&o.rules)},
+		{Short: 'r', Long: "rule", Arg: "rule",
+			Help: "what to do to which packets, see below; may be repeated", Set: listed(&o.rules)},
 		{Short: 'f', Long: "rules", Arg: "file", Help: "rules, one a line; # begins a remark", Set: listed(&o.files)},
-		{Short: 'w', Long: "write", Arg: "file", Help: "write what leaves, after the rules, to a pcap file", Set: getopt.String(&o.write)},
+		{Short: 'w', Long: "write", Arg: "file", Help: "write what leaves, after the rules, to a pcap file",
+			Set: getopt.String(&o.write)},
 		{Long: "seed", Arg: "n", Help: "for share= (default: one that is printed)", Set: o.setSeed},
-		{Short: 'D', Long: "duration", Arg: "seconds", Help: "end after so long (default: when interrupted)", Set: getopt.Float(&o.seconds)},
+		{Short: 'D', Long: "duration", Arg: "seconds", Help: "end after so long (default: when interrupted)",
+			Set: getopt.Float(&o.seconds)},
 		{Long: "json", Help: "print the counters as JSON objects", Set: getopt.Bool(&o.json)},
 	}
 }
@@ -55,7 +58,8 @@ func (o *options) setSeed(s string) (err error) {
 
 // Command returns the subcommand.
 func Command() tool.Command {
-	return tool.Command{Name: "wire", Summary: "a cable between two interfaces that loses, delays, marks and damages chosen packets", Run: run}
+	return tool.Command{Name: "wire",
+		Summary: "a cable between two interfaces that loses, delays, marks and damages chosen packets", Run: run}
 }
 
 const usage = `wire: a cable between two interfaces that loses, delays, marks and damages chosen RoCE packets
@@ -193,7 +197,8 @@ func (o *options) report(w io.Writer, rules []*lab.RuleText, c *wirelink.Cable) 
 		p, s := e.Port.Stats(), e.Stats()
 		r.Ports = append(r.Ports, portReport{
 			Interface: e.Name, RoCE: p.In, Segmented: s.Segmented, Other: s.Other,
-			Sent: p.Out - s.Lost, Lost: s.Lost + p.Overflow, TooLong: s.TooLong, OtherLost: s.OtherLost, Missed: s.Missed,
+			Sent: p.Out - s.Lost, Lost: s.Lost + p.Overflow, TooLong: s.TooLong, OtherLost: s.OtherLost,
+			Missed: s.Missed,
 		})
 	}
 	if o.json {
@@ -205,13 +210,15 @@ func (o *options) report(w io.Writer, rules []*lab.RuleText, c *wirelink.Cable) 
 		fmt.Fprintf(&b, "%10d %10d  %s\n", x.Matched, x.Acted, x.Rule)
 	}
 	for i, p := range r.Ports {
-		fmt.Fprintf(&b, "%s: %d RoCE packets in (%d in larger frames), %d out, %d other frames in", p.Interface, p.RoCE, p.Segmented, p.Sent, p.Other)
+		fmt.Fprintf(&b, "%s: %d RoCE packets in (%d in larger frames), %d out, %d other frames in",
+			p.Interface, p.RoCE, p.Segmented, p.Sent, p.Other)
 		for _, x := range []struct {
 			n    int64
 			what string
 		}{
 			{p.Lost, "lost for want of room"}, {p.OtherLost, "other frames lost"}, {p.Missed, "missed"},
-			{p.TooLong, fmt.Sprintf("too long for this interface (ethtool -K %s gro off lro off, or a larger MTU here)", wirelink.Bare(r.Ports[1-i].Interface))},
+			{p.TooLong, fmt.Sprintf("too long for this interface (ethtool -K %s gro off lro off, or a larger MTU here)",
+				wirelink.Bare(r.Ports[1-i].Interface))},
 		} {
 			if x.n > 0 {
 				fmt.Fprintf(&b, ", %d %s", x.n, x.what)

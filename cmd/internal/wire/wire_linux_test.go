@@ -37,7 +37,8 @@ type lane struct {
 }
 
 func newLane(t *testing.T) *lane {
-	l := &lane{t: t, a: linktest.NewNamespace(t), b: linktest.NewNamespace(t), mid: linktest.NewNamespace(t), toA: "toa", toB: "tob",
+	l := &lane{t: t, a: linktest.NewNamespace(t), b: linktest.NewNamespace(t), mid: linktest.NewNamespace(t),
+		toA: "toa", toB: "tob",
 		addrs: map[bool][2]netip.Addr{
 			false: {netip.MustParseAddr("10.96.0.1"), netip.MustParseAddr("10.96.0.2")},
 			true:  {netip.MustParseAddr("fd96::1"), netip.MustParseAddr("fd96::2")},
@@ -47,9 +48,11 @@ func newLane(t *testing.T) *lane {
 		name string
 	}{{l.a, l.toA}, {l.b, l.toB}} {
 		index := [2]string{"11", "21"}[i]
-		x.ns.Run("ip", "link", "add", "veth0", "index", index, "mtu", "1500", "type", "veth", "peer", "name", x.name, "index", index+"1", "mtu", "1500", "netns", l.mid.Path())
+		x.ns.Run("ip", "link", "add", "veth0", "index", index, "mtu", "1500", "type", "veth", "peer", "name",
+			x.name, "index", index+"1", "mtu", "1500", "netns", l.mid.Path())
 		x.ns.SetSysctl("ipv6/conf/veth0/accept_dad", 0)
-		x.ns.IP("addr add "+l.addrs[false][i].String()+"/24 dev veth0", "addr add "+l.addrs[true][i].String()+"/64 dev veth0 nodad", "link set veth0 up")
+		x.ns.IP("addr add "+l.addrs[false][i].String()+"/24 dev veth0",
+			"addr add "+l.addrs[true][i].String()+"/64 dev veth0 nodad", "link set veth0 up")
 		l.mid.SetSysctl("ipv6/conf/"+x.name+"/disable_ipv6", 1)
 		l.mid.IP("link set " + x.name + " up")
 	}
@@ -63,7 +66,8 @@ func (l *lane) join(args ...string) (end func() report) {
 	ctx, cancel := context.WithCancel(l.t.Context())
 	done := make(chan error, 1)
 	go l.mid.Do(func() {
-		done <- Command().Run(ctx, &tool.Env{Stdout: &out, Stderr: &errs}, append([]string{"--json", l.toA, l.toB}, args...))
+		done <- Command().Run(ctx, &tool.Env{Stdout: &out, Stderr: &errs},
+			append([]string{"--json", l.toA, l.toB}, args...))
 	})
 	l.t.Cleanup(cancel)
 	for deadline := time.Now().Add(giveUp); !strings.Contains(errs.String(), "are joined"); {
@@ -104,7 +108,9 @@ func (l *lane) open(ns *linktest.Namespace, a netip.Addr) (s side) {
 	ns.Do(func() { link, err = udp.Open([]netip.Addr{a}, udp.Options{}) })
 	require.NoError(l.t, err)
 	// The whole WRITE is in flight at once, and has one acknowledgement.
-	s.device, err = verbs.Open(verbs.Config{Link: link, Tuning: transport.Tuning{MaxUnackedPackets: transport.DefaultMaxUnackedPackets}})
+	s.device, err = verbs.Open(verbs.Config{
+		Link: link, Tuning: transport.Tuning{MaxUnackedPackets: transport.DefaultMaxUnackedPackets},
+	})
 	require.NoError(l.t, err)
 	l.t.Cleanup(func() { s.device.Close() })
 	pd, err := s.device.AllocPD()
@@ -132,7 +138,8 @@ func (l *lane) write(v6 bool) (a, b side) {
 	began := time.Now()
 	require.NoError(l.t, b.qp.PostRecv(&verbs.RecvWR{}))
 	require.NoError(l.t, a.qp.PostSend(&verbs.SendWR{ // with immediate data, so that B knows when to look
-		Opcode: verbs.WRWriteImm, Flags: verbs.SendSignaled, SGList: []verbs.SGE{a.mr.SGE(0, transfer)}, RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(),
+		Opcode: verbs.WRWriteImm, Flags: verbs.SendSignaled, SGList: []verbs.SGE{a.mr.SGE(0, transfer)},
+		RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(),
 	}))
 	ctx, cancel := context.WithTimeout(l.t.Context(), giveUp)
 	defer cancel()
@@ -168,12 +175,15 @@ func TestActions(t *testing.T) {
 		{"drop acknowledgements", "drop op=ack from=tob", 1, func(t *testing.T, a, _ side) {
 			require.Positive(t, a.device.Counters().RetransmittedPkts)
 		}},
-		{"duplicate", "duplicate psn=5 op=write", 1, func(t *testing.T, _, b side) { require.Positive(t, b.device.Counters().DuplicateRequest) }},
+		{"duplicate", "duplicate psn=5 op=write", 1,
+			func(t *testing.T, _, b side) { require.Positive(t, b.device.Counters().DuplicateRequest) }},
 		// The last one: either it was waited for, or sent again meanwhile.
 		{"delay", "delay psn=59 time=50ms op=write times=1", 1, func(t *testing.T, a, _ side) {
-			require.True(t, a.device.Counters().RetransmittedPkts > 0 || a.took >= 50*time.Millisecond, "it took %v", a.took)
+			require.True(t, a.device.Counters().RetransmittedPkts > 0 || a.took >= 50*time.Millisecond,
+				"it took %v", a.took)
 		}},
-		{"reorder", "reorder psn=5 behind=3 op=write", 1, func(t *testing.T, _, b side) { require.Positive(t, b.device.Counters().OutOfSeqRequest) }},
+		{"reorder", "reorder psn=5 behind=3 op=write", 1,
+			func(t *testing.T, _, b side) { require.Positive(t, b.device.Counters().OutOfSeqRequest) }},
 		{"corrupt", "corrupt psn=5 op=write", 1, func(t *testing.T, a, b side) {
 			require.EqualValues(t, 1, b.device.Counters().DropICRC)
 			require.Positive(t, a.device.Counters().RetransmittedPkts)
@@ -220,7 +230,8 @@ func TestActions(t *testing.T) {
 func TestCommand(t *testing.T) {
 	l := newLane(t)
 	file := filepath.Join(t.TempDir(), "rules")
-	require.NoError(t, os.WriteFile(file, []byte("# a remark\nobserve op=write   # all\n\nmark-ce share=50% op=write\n"), 0o600))
+	require.NoError(t,
+		os.WriteFile(file, []byte("# a remark\nobserve op=write   # all\n\nmark-ce share=50% op=write\n"), 0o600))
 	capture := filepath.Join(t.TempDir(), "out.pcap")
 	end := l.join("-f", file, "--seed", "42", "-w", capture)
 	l.write(false)
@@ -252,7 +263,8 @@ func TestCommand(t *testing.T) {
 	}
 	require.NoError(t, <-sent)
 
-	require.NoError(t, syscall.Kill(syscall.Getpid(), syscall.SIGUSR1)) // asks for the counters; the last ones are what end returns
+	// Asks for the counters; the last ones are what end returns.
+	require.NoError(t, syscall.Kill(syscall.Getpid(), syscall.SIGUSR1))
 	r := end()
 	require.EqualValues(t, 42, r.Seed)
 	require.GreaterOrEqual(t, r.Rules[0].Acted, 60)
@@ -269,7 +281,8 @@ func TestRefused(t *testing.T) {
 		return Command().Run(t.Context(), &tool.Env{Stdout: &toolcheck.Output{}, Stderr: &toolcheck.Output{}}, args)
 	}
 	var misuse *getopt.Error
-	for _, args := range [][]string{{}, {"a"}, {"a", "a"}, {"a", "b", "-r", "eat"}, {"a", "b", "--seed", "x"}, {"a", "b", "-r", "drop from=c"}} {
+	for _, args := range [][]string{{}, {"a"}, {"a", "a"}, {"a", "b", "-r", "eat"}, {"a", "b", "--seed", "x"}, {"a",
+		"b", "-r", "drop from=c"}} {
 		require.ErrorAs(t, run(args...), &misuse, "%q", args)
 	}
 	var text *tool.Text

@@ -193,7 +193,8 @@ func (ch *userChannel) next(looked bool) *userCQ {
 		if looked {
 			counts--
 		}
-	} else if flags, _, errno := syscall.RawSyscall(syscall.SYS_FCNTL, uintptr(ch.fd), syscall.F_GETFL, 0); errno == 0 && flags&syscall.O_NONBLOCK != 0 {
+	} else if flags, _, errno := syscall.RawSyscall(syscall.SYS_FCNTL, uintptr(ch.fd), syscall.F_GETFL,
+		0); errno == 0 && flags&syscall.O_NONBLOCK != 0 {
 		q = ch.last
 	}
 	if q != nil {

@@ -27,7 +27,8 @@ func addrOf(sa *C.struct_sockaddr) netip.AddrPort {
 	switch sa.sa_family {
 	case C.AF_INET:
 		in := (*C.struct_sockaddr_in)(unsafe.Pointer(sa))
-		return netip.AddrPortFrom(netip.AddrFrom4(*(*[4]byte)(unsafe.Pointer(&in.sin_addr))), portOf(unsafe.Pointer(&in.sin_port)))
+		return netip.AddrPortFrom(netip.AddrFrom4(*(*[4]byte)(unsafe.Pointer(&in.sin_addr))),
+			portOf(unsafe.Pointer(&in.sin_port)))
 	case C.AF_INET6:
 		in := (*C.struct_sockaddr_in6)(unsafe.Pointer(sa))
 		a := netip.AddrFrom16(*(*[16]byte)(unsafe.Pointer(&in.sin6_addr))).Unmap()

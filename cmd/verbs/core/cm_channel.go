@@ -317,7 +317,8 @@ func (c *cmChannel) translate(e *rdmacm.Event, o *C.struct_goroce_cm_event) bool
 		}
 		o.group = C.uint64_t(cookie)
 	}
-	o.private_data_len = C.uint32_t(copy(unsafe.Slice((*byte)(unsafe.Pointer(&o.private_data)), len(o.private_data)), e.PrivateData))
+	o.private_data_len = C.uint32_t(
+		copy(unsafe.Slice((*byte)(unsafe.Pointer(&o.private_data)), len(o.private_data)), e.PrivateData))
 	o.status = statusOf(e, o)
 	return true
 }

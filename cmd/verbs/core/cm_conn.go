@@ -25,8 +25,8 @@ func putConn(to *C.struct_goroce_cm_param, p *rdmacm.ConnParam) {
 		qp_num: C.uint32_t(p.QPN), qkey: C.uint32_t(p.QKey),
 		ece_vendor: C.uint32_t(p.ECE.VendorID), ece_options: C.uint32_t(p.ECE.Options),
 		responder_resources: C.uint8_t(p.ResponderResources), initiator_depth: C.uint8_t(p.InitiatorDepth),
-		flow_control: bit(p.FlowControl), retry_count: C.uint8_t(p.RetryCount), rnr_retry_count: C.uint8_t(p.RNRRetryCount),
-		srq: bit(p.SRQ),
+		flow_control: bit(p.FlowControl), retry_count: C.uint8_t(p.RetryCount),
+		rnr_retry_count: C.uint8_t(p.RNRRetryCount), srq: bit(p.SRQ),
 	}
 }
 
@@ -42,8 +42,9 @@ func bit(b bool) C.uint8_t {
 func (id *cmID) connParam(p *C.struct_goroce_cm_param) *rdmacm.ConnParam {
 	q := rdmacm.ConnParam{
 		ResponderResources: uint8(p.responder_resources), InitiatorDepth: uint8(p.initiator_depth),
-		FlowControl: p.flow_control != 0, RetryCount: min(uint8(p.retry_count), 7), RNRRetryCount: min(uint8(p.rnr_retry_count), 7),
-		SRQ: p.srq != 0, QPN: ib.QPN(p.qp_num), QKey: ib.QKey(p.qkey), StartingPSN: id.psn, UC: id.uc,
+		FlowControl: p.flow_control != 0, RetryCount: min(uint8(p.retry_count), 7),
+		RNRRetryCount: min(uint8(p.rnr_retry_count), 7), SRQ: p.srq != 0, QPN: ib.QPN(p.qp_num),
+		QKey: ib.QKey(p.qkey), StartingPSN: id.psn, UC: id.uc,
 		ECE:        rdmacm.ECE{VendorID: uint32(p.ece_vendor) & 0xffffff, Options: uint32(p.ece_options)},
 		AckTimeout: id.ackTimeout,
 	}
@@ -140,7 +141,8 @@ func goroce_cm_qp_attr(handle C.goroce_handle, o *C.struct_ibv_qp_attr, mask *C.
 // putQPAttr writes the attributes that QPAttr of package rdmacm sets.
 func putQPAttr(o *C.struct_ibv_qp_attr, a *verbs.QPAttr) {
 	o.qp_state, o.path_mtu = uint32(a.State), uint32(a.PathMTU)
-	o.qkey, o.rq_psn, o.sq_psn, o.dest_qp_num = C.uint32_t(a.QKey), C.uint32_t(a.RQPSN), C.uint32_t(a.SQPSN), C.uint32_t(a.DestQPN)
+	o.qkey, o.rq_psn, o.sq_psn, o.dest_qp_num = C.uint32_t(a.QKey), C.uint32_t(a.RQPSN), C.uint32_t(a.SQPSN),
+		C.uint32_t(a.DestQPN)
 	o.qp_access_flags, o.pkey_index, o.port_num = C.uint(a.Access), C.uint16_t(a.PKeyIndex), C.uint8_t(a.PortNum)
 	o.max_rd_atomic, o.max_dest_rd_atomic = C.uint8_t(a.MaxRdAtomic), C.uint8_t(a.MaxDestRdAtomic)
 	o.min_rnr_timer, o.timeout = C.uint8_t(a.MinRNRTimer), C.uint8_t(a.Timeout)

@@ -60,7 +60,8 @@ func newPSN() ib.PSN {
 }
 
 //export goroce_cm_create_id
-func goroce_cm_create_id(channel C.goroce_handle, ps, kind C.uint32_t, cookie C.uint64_t, handle *C.goroce_handle) C.int {
+func goroce_cm_create_id(channel C.goroce_handle, ps, kind C.uint32_t, cookie C.uint64_t,
+	handle *C.goroce_handle) C.int {
 	c := cmChannels.get(uint32(channel))
 	if c == nil {
 		return eINVAL
@@ -79,7 +80,8 @@ func goroce_cm_create_id(channel C.goroce_handle, ps, kind C.uint32_t, cookie C.
 	default:
 		return eINVAL
 	}
-	if (id.ps == rdmacm.PortSpaceUDP) != (kind == C.IBV_QPT_UD) || kind != C.IBV_QPT_UD && kind != C.IBV_QPT_RC && kind != C.IBV_QPT_UC {
+	if (id.ps == rdmacm.PortSpaceUDP) != (kind == C.IBV_QPT_UD) ||
+		kind != C.IBV_QPT_UD && kind != C.IBV_QPT_RC && kind != C.IBV_QPT_UC {
 		return eINVAL
 	}
 	id.cookie.Store(uint64(cookie))
@@ -381,7 +383,8 @@ func (id *cmID) resolve(src, dst netip.AddrPort) C.int {
 	case err == nil:
 		id.dropParts(p)
 		return 0
-	case errors.As(err, &state), errors.Is(err, verbs.ErrAddrInUse), errors.Is(err, verbs.ErrAddrNotLocal), errors.Is(err, verbs.ErrClosed):
+	case errors.As(err, &state), errors.Is(err, verbs.ErrAddrInUse), errors.Is(err, verbs.ErrAddrNotLocal),
+		errors.Is(err, verbs.ErrClosed):
 		return cmErrno(err)
 	}
 	if !p.LocalAddr().IsValid() {

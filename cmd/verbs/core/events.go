@@ -24,7 +24,8 @@ var one = func() (b [8]byte) {
 // count adds one to an eventfd. It does not block: no count is so high.
 func count(fd int) {
 	for {
-		_, _, errno := syscall.RawSyscall(syscall.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&one)), uintptr(len(one)))
+		_, _, errno := syscall.RawSyscall(syscall.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&one)),
+			uintptr(len(one)))
 		if errno != syscall.EINTR {
 			return
 		}

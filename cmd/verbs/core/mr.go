@@ -81,7 +81,8 @@ func goroce_reg_mr(handle C.goroce_handle, m *C.struct_goroce_mr) C.int {
 	if core.CheckMemory(buf, access&writes != 0) != nil {
 		return C.int(syscall.EFAULT)
 	}
-	mr, err := pd.RegisterMR(buf, access, &verbs.MROptions{IOVA: uint64(m.iova), SetIOVA: access&verbs.ZeroBased == 0, Key: ib.LKey(m.key)})
+	mr, err := pd.RegisterMR(buf, access,
+		&verbs.MROptions{IOVA: uint64(m.iova), SetIOVA: access&verbs.ZeroBased == 0, Key: ib.LKey(m.key)})
 	if err != nil {
 		return errno(err)
 	}

@@ -97,7 +97,8 @@ func goroce_bind_mw(qp, handle C.goroce_handle, b *C.struct_ibv_mw_bind, rkey *C
 		if mr = mrs.get(uint32(info.mr.handle)); mr == nil {
 			return eINVAL
 		}
-		if off = uint64(info.addr) - mr.Addr(); info.length != 0 && (off > uint64(mr.Len()) || uint64(info.length) > uint64(mr.Len())-off) {
+		if off = uint64(info.addr) - mr.Addr(); info.length != 0 &&
+			(off > uint64(mr.Len()) || uint64(info.length) > uint64(mr.Len())-off) {
 			return eINVAL
 		}
 	case info.length != 0 || info.addr != 0:
@@ -127,7 +128,8 @@ func goroce_bind_mw(qp, handle C.goroce_handle, b *C.struct_ibv_mw_bind, rkey *C
 	defer q.scratch.mu.Unlock()
 	q.takeStaged()
 	defer q.allowStaging()
-	if _, err := q.BindMW(uint64(b.wr_id), token, region, 0, 1, verbs.RemoteRead, verbs.SendFlags(b.send_flags&sendFlags)); err != nil {
+	if _, err := q.BindMW(uint64(b.wr_id), token, region, 0, 1, verbs.RemoteRead,
+		verbs.SendFlags(b.send_flags&sendFlags)); err != nil {
 		_ = token.Close()
 		return errno(err)
 	}

@@ -65,7 +65,8 @@ var wrOpcodes = [16]verbs.WROpcode{
 	C.IBV_WR_SEND: verbs.WRSend, C.IBV_WR_SEND_WITH_IMM: verbs.WRSendImm, C.IBV_WR_RDMA_READ: verbs.WRRead,
 	C.IBV_WR_ATOMIC_CMP_AND_SWP: verbs.WRCompareSwap, C.IBV_WR_ATOMIC_FETCH_AND_ADD: verbs.WRFetchAdd,
 	C.IBV_WR_LOCAL_INV: verbs.WRLocalInv, C.IBV_WR_BIND_MW: verbs.WRBindMW, C.IBV_WR_SEND_WITH_INV: verbs.WRSendInv,
-	C.IBV_WR_TSO: noOpcode, 11: noOpcode, 12: noOpcode, 13: noOpcode, wrFlush: verbs.WRFlush, wrAtomicWrite: verbs.WRAtomicWrite,
+	C.IBV_WR_TSO: noOpcode, 11: noOpcode, 12: noOpcode, 13: noOpcode, wrFlush: verbs.WRFlush,
+	wrAtomicWrite: verbs.WRAtomicWrite,
 }
 
 const sendFlags = C.IBV_SEND_FENCE | C.IBV_SEND_SIGNALED | C.IBV_SEND_SOLICITED | C.IBV_SEND_INLINE
@@ -118,7 +119,8 @@ func goroce_post_send(handle C.goroce_handle, first *C.struct_ibv_send_wr, bad *
 
 // translate fills in a request of the stack from one of C.
 func (s *postScratch) translate(q *userQP, to *verbs.SendWR, wr *sendWR) C.int {
-	if wr.opcode >= uint32(len(wrOpcodes)) || wr.n < 0 || int(wr.n) > q.maxSGE { // the C half has looked at no longer list
+	// The C half has looked at no longer list.
+	if wr.opcode >= uint32(len(wrOpcodes)) || wr.n < 0 || int(wr.n) > q.maxSGE {
 		return eINVAL
 	}
 	*to = verbs.SendWR{ID: wr.id, Opcode: wrOpcodes[wr.opcode], Flags: verbs.SendFlags(wr.flags & sendFlags)}

@@ -80,7 +80,8 @@ func goroce_create_qp(a *C.struct_goroce_qp) C.int {
 func capsOf(c verbs.QPCaps) C.struct_ibv_qp_cap {
 	return C.struct_ibv_qp_cap{
 		max_send_wr: C.uint32_t(c.MaxSendWR), max_recv_wr: C.uint32_t(c.MaxRecvWR),
-		max_send_sge: C.uint32_t(c.MaxSendSGE), max_recv_sge: C.uint32_t(c.MaxRecvSGE), max_inline_data: C.uint32_t(c.MaxInline),
+		max_send_sge: C.uint32_t(c.MaxSendSGE), max_recv_sge: C.uint32_t(c.MaxRecvSGE),
+		max_inline_data: C.uint32_t(c.MaxInline),
 	}
 }
 
@@ -108,7 +109,8 @@ func vectorOf(a *C.struct_ibv_ah_attr) (verbs.AddressVector, error) {
 	}
 	return verbs.AddressVector{
 		DGID:      *(*verbs.GID)(unsafe.Pointer(&a.grh.dgid)),
-		FlowLabel: uint32(a.grh.flow_label) & 0xfffff, TrafficClass: uint8(a.grh.traffic_class), HopLimit: uint8(a.grh.hop_limit),
+		FlowLabel: uint32(a.grh.flow_label) & 0xfffff, TrafficClass: uint8(a.grh.traffic_class),
+		HopLimit: uint8(a.grh.hop_limit),
 	}, nil
 }
 
@@ -121,8 +123,8 @@ const (
 
 // qpAccess are the rights that a queue pair can grant. Programs pass on flags of regions, and the
 // kernel lets them.
-const qpAccess = C.IBV_ACCESS_LOCAL_WRITE | C.IBV_ACCESS_REMOTE_WRITE | C.IBV_ACCESS_REMOTE_READ | C.IBV_ACCESS_REMOTE_ATOMIC |
-	flushGlobal | flushPersistent
+const qpAccess = C.IBV_ACCESS_LOCAL_WRITE | C.IBV_ACCESS_REMOTE_WRITE | C.IBV_ACCESS_REMOTE_READ |
+	C.IBV_ACCESS_REMOTE_ATOMIC | flushGlobal | flushPersistent
 
 //export goroce_modify_qp
 func goroce_modify_qp(handle C.goroce_handle, a *C.struct_ibv_qp_attr, mask C.int) C.int {
@@ -148,12 +150,13 @@ func goroce_modify_qp(handle C.goroce_handle, a *C.struct_ibv_qp_attr, mask C.in
 	q.takeStaged()
 	defer q.allowStaging()
 	err := q.Modify(verbs.QPAttr{
-		State: verbs.QPState(a.qp_state), CurState: verbs.QPState(a.cur_qp_state), Access: verbs.Access(a.qp_access_flags & qpAccess),
-		PKeyIndex: uint16(a.pkey_index), PortNum: uint8(a.port_num), QKey: ib.QKey(a.qkey), AV: av,
-		PathMTU: ib.MTU(a.path_mtu), DestQPN: ib.QPN(a.dest_qp_num), RQPSN: ib.PSN(a.rq_psn), SQPSN: ib.PSN(a.sq_psn),
-		MaxRdAtomic: uint8(a.max_rd_atomic), MaxDestRdAtomic: uint8(a.max_dest_rd_atomic), MinRNRTimer: ib.RNRCode(a.min_rnr_timer),
-		Timeout: ib.TimeoutCode(a.timeout), RetryCnt: uint8(a.retry_cnt), RNRRetry: uint8(a.rnr_retry),
-		EnSQDAsyncNotify: a.en_sqd_async_notify != 0,
+		State: verbs.QPState(a.qp_state), CurState: verbs.QPState(a.cur_qp_state),
+		Access: verbs.Access(a.qp_access_flags & qpAccess), PKeyIndex: uint16(a.pkey_index),
+		PortNum: uint8(a.port_num), QKey: ib.QKey(a.qkey), AV: av, PathMTU: ib.MTU(a.path_mtu),
+		DestQPN: ib.QPN(a.dest_qp_num), RQPSN: ib.PSN(a.rq_psn), SQPSN: ib.PSN(a.sq_psn),
+		MaxRdAtomic: uint8(a.max_rd_atomic), MaxDestRdAtomic: uint8(a.max_dest_rd_atomic),
+		MinRNRTimer: ib.RNRCode(a.min_rnr_timer), Timeout: ib.TimeoutCode(a.timeout),
+		RetryCnt: uint8(a.retry_cnt), RNRRetry: uint8(a.rnr_retry), EnSQDAsyncNotify: a.en_sqd_async_notify != 0,
 	}, verbs.AttrMask(mask))
 	switch {
 	case err != nil:
@@ -180,8 +183,9 @@ func goroce_query_qp(handle C.goroce_handle, o *C.struct_ibv_qp_attr) C.int {
 	}
 	*o = C.struct_ibv_qp_attr{
 		qp_state: uint32(a.State), cur_qp_state: uint32(a.State), path_mtu: uint32(a.PathMTU),
-		qkey: C.uint32_t(a.QKey), rq_psn: C.uint32_t(a.RQPSN), sq_psn: C.uint32_t(a.SQPSN), dest_qp_num: C.uint32_t(a.DestQPN),
-		qp_access_flags: C.uint(a.Access), pkey_index: C.uint16_t(a.PKeyIndex), port_num: C.uint8_t(a.PortNum),
+		qkey: C.uint32_t(a.QKey), rq_psn: C.uint32_t(a.RQPSN), sq_psn: C.uint32_t(a.SQPSN),
+		dest_qp_num: C.uint32_t(a.DestQPN), qp_access_flags: C.uint(a.Access),
+		pkey_index: C.uint16_t(a.PKeyIndex), port_num: C.uint8_t(a.PortNum),
 		max_rd_atomic: C.uint8_t(a.MaxRdAtomic), max_dest_rd_atomic: C.uint8_t(a.MaxDestRdAtomic),
 		min_rnr_timer: C.uint8_t(a.MinRNRTimer), timeout: C.uint8_t(a.Timeout), retry_cnt: C.uint8_t(a.RetryCnt),
 		rnr_retry: C.uint8_t(a.RNRRetry), cap: capsOf(caps),

@@ -394,7 +394,8 @@ func (s *rsSocket) ready(events C.uint32_t, notify bool, by core.Sleeper) (v C.u
 	}
 	if v&events&C.POLLIN != 0 && v&C.POLLHUP != 0 {
 		var b [1]byte
-		if n, err := core.Open(conn).TryPeek(b[:]); n > 0 || err == syscall.EAGAIN { // there is data, or somebody is reading it
+		// There is data, or somebody is reading it.
+		if n, err := core.Open(conn).TryPeek(b[:]); n > 0 || err == syscall.EAGAIN {
 			v &^= C.POLLHUP
 		}
 	}

@@ -50,7 +50,8 @@ func datagrams(buffer, queue int) int {
 func (s *rsSocket) open(a netip.AddrPort) C.int {
 	reuse := s.reuse
 	cfg := rsocket.PacketConfig{
-		SendQueue: datagrams(s.cfg.SendBuffer, s.cfg.SendQueue), RecvQueue: datagrams(s.cfg.RecvBuffer, s.cfg.RecvQueue),
+		SendQueue: datagrams(s.cfg.SendBuffer, s.cfg.SendQueue), RecvQueue: datagrams(s.cfg.RecvBuffer,
+			s.cfg.RecvQueue),
 		TrafficClass: s.cfg.TrafficClass, DualStack: !s.onlyV6,
 		DeviceFor: func(local, peer netip.Addr) (*verbs.Device, error) {
 			if d := deviceTo(local, peer); d != nil {
@@ -63,7 +64,9 @@ func (s *rsSocket) open(a netip.AddrPort) C.int {
 				if reuse&(1<<i) == 0 {
 					continue
 				}
-				if e := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, name, 1) }); e != nil || err != nil {
+				if e := c.Control(func(fd uintptr) {
+					err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, name, 1)
+				}); e != nil || err != nil {
 					return errors.Join(e, err)
 				}
 			}
@@ -176,7 +179,8 @@ func withDatagram(handle C.goroce_handle, open bool, f func(c *rsocket.PacketCon
 }
 
 //export goroce_rs_recv_from
-func goroce_rs_recv_from(handle C.goroce_handle, buf unsafe.Pointer, n C.size_t, peek C.int, from *C.struct_sockaddr_storage, whole *C.size_t) C.int {
+func goroce_rs_recv_from(handle C.goroce_handle, buf unsafe.Pointer, n C.size_t, peek C.int,
+	from *C.struct_sockaddr_storage, whole *C.size_t) C.int {
 	*whole = 0
 	defer mirrored(handle, C.POLLIN)
 	return withDatagram(handle, false, func(c *rsocket.PacketConn) C.int {

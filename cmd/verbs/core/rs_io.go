@@ -36,7 +36,8 @@ func goroce_rs_recv(handle C.goroce_handle, iov *C.struct_iovec, count, peek C.i
 }
 
 //export goroce_rs_recv_wait
-func goroce_rs_recv_wait(handle C.goroce_handle, iov *C.struct_iovec, count, peek C.int, thread C.goroce_handle, how C.int, n *C.size_t) C.int {
+func goroce_rs_recv_wait(handle C.goroce_handle, iov *C.struct_iovec, count, peek C.int,
+	thread C.goroce_handle, how C.int, n *C.size_t) C.int {
 	t := rsThreads.get(uint32(thread))
 	if t == nil {
 		return goroce_rs_recv(handle, iov, count, peek, n)

@@ -69,7 +69,8 @@ func goroce_rs_epoll(set C.int, events *C.struct_epoll_event, most C.int, thread
 	for slept := how == C.GOROCE_RS_SLEPT; ; slept = false {
 		t.begin()
 		if s.sync(t) || !slept {
-			n, _, e := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(set), uintptr(unsafe.Pointer(events)), uintptr(most), 0, 0, 0)
+			n, _, e := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(set), uintptr(unsafe.Pointer(events)),
+				uintptr(most), 0, 0, 0)
 			if e != 0 || n != 0 || how == C.GOROCE_RS_LOOK {
 				s.leave()
 				if e != 0 {

@@ -45,13 +45,18 @@ type sendSlot struct {
 }
 
 var (
-	_ [unsafe.Sizeof(sendRing{})]struct{}                    = [C.sizeof_struct_goroce_send_ring]struct{}{}
-	_ [unsafe.Sizeof(sendSlot{})]struct{}                    = [C.sizeof_struct_goroce_send_slot]struct{}{}
-	_ [unsafe.Offsetof(sendRing{}.head)]struct{}             = [unsafe.Offsetof(C.struct_goroce_send_ring{}.head)]struct{}{}
-	_ [unsafe.Offsetof(sendRing{}.open)]struct{}             = [unsafe.Offsetof(C.struct_goroce_send_ring{}.open)]struct{}{}
-	_ [unsafe.Offsetof(sendRing{}.slots)]struct{}            = [unsafe.Offsetof(C.struct_goroce_send_ring{}.slots)]struct{}{}
-	_ [unsafe.Offsetof(sendSlot{}.opcode)]struct{}           = [unsafe.Offsetof(C.struct_goroce_send_slot{}.opcode)]struct{}{}
-	_ [unsafe.Offsetof(sendSlot{}.content)]struct{}          = [unsafe.Sizeof(C.struct_goroce_send_slot{}) - C.GOROCE_SEND_DATA]struct{}{}
+	_ [unsafe.Sizeof(sendRing{})]struct{}        = [C.sizeof_struct_goroce_send_ring]struct{}{}
+	_ [unsafe.Sizeof(sendSlot{})]struct{}        = [C.sizeof_struct_goroce_send_slot]struct{}{}
+	_ [unsafe.Offsetof(sendRing{}.head)]struct{} = [unsafe.Offsetof(
+		C.struct_goroce_send_ring{}.head)]struct{}{}
+	_ [unsafe.Offsetof(sendRing{}.open)]struct{} = [unsafe.Offsetof(
+		C.struct_goroce_send_ring{}.open)]struct{}{}
+	_ [unsafe.Offsetof(sendRing{}.slots)]struct{} = [unsafe.Offsetof(
+		C.struct_goroce_send_ring{}.slots)]struct{}{}
+	_ [unsafe.Offsetof(sendSlot{}.opcode)]struct{} = [unsafe.Offsetof(
+		C.struct_goroce_send_slot{}.opcode)]struct{}{}
+	_ [unsafe.Offsetof(sendSlot{}.content)]struct{} = [unsafe.Sizeof(C.struct_goroce_send_slot{}) -
+		C.GOROCE_SEND_DATA]struct{}{}
 	_ [C.GOROCE_SEND_DATA / C.sizeof_struct_ibv_sge]struct{} = [6]struct{}{}
 )
 

@@ -43,7 +43,9 @@ func newStageRig(t *testing.T) *stageRig {
 		must(err)
 		cq, err := d.CreateCQ(64, nil)
 		must(err)
-		qp, err := pd.CreateQP(verbs.QPInitAttr{Type: verbs.RC, SendCQ: cq, Caps: verbs.QPCaps{MaxSendWR: stageRoom, MaxInline: 64}})
+		qp, err := pd.CreateQP(verbs.QPInitAttr{
+			Type: verbs.RC, SendCQ: cq, Caps: verbs.QPCaps{MaxSendWR: stageRoom, MaxInline: 64},
+		})
 		must(err)
 		mr, err := pd.RegisterMR(memory, verbs.AccessAll, nil)
 		must(err)
@@ -64,7 +66,8 @@ func (r *stageRig) put(id uint64, value byte) {
 	ring := r.q.ring
 	tail := ring.tail.Load()
 	s := &ring.slots[tail%uint64(len(ring.slots))]
-	*s = sendSlot{id: id, remoteAddr: r.peer.Addr(), rkey: uint32(r.peer.RKey()), flags: uint8(verbs.SendInline | verbs.SendSignaled), dataLength: 1}
+	*s = sendSlot{id: id, remoteAddr: r.peer.Addr(), rkey: uint32(r.peer.RKey()),
+		flags: uint8(verbs.SendInline | verbs.SendSignaled), dataLength: 1}
 	s.content[0] = value
 	ring.tail.Store(tail + 1)
 }
@@ -174,10 +177,12 @@ func TestStageRequest(t *testing.T) {
 	list := (*[2]verbs.SGE)(unsafe.Pointer(&s.content))
 	list[0], list[1] = verbs.SGE{Addr: 5, Length: 6, LKey: 7}, verbs.SGE{Addr: 8, Length: 9, LKey: 10}
 	wr := s.request()
-	if wr.ID != 1 || wr.Opcode != verbs.WRSendImm || wr.Flags != verbs.SendSignaled|verbs.SendSolicited || wr.Imm != 0x01020304 {
+	if wr.ID != 1 || wr.Opcode != verbs.WRSendImm || wr.Flags != verbs.SendSignaled|verbs.SendSolicited ||
+		wr.Imm != 0x01020304 {
 		t.Errorf("%+v", wr)
 	}
-	if wr.RemoteAddr != 2 || wr.RKey != 3 || len(wr.SGList) != 2 || wr.SGList[0] != list[0] || wr.SGList[1] != list[1] || wr.Inline != nil {
+	if wr.RemoteAddr != 2 || wr.RKey != 3 || len(wr.SGList) != 2 || wr.SGList[0] != list[0] ||
+		wr.SGList[1] != list[1] || wr.Inline != nil {
 		t.Errorf("%+v", wr)
 	}
 	// Without data inline data is none, and not a list; what makes no sense stays within the slot.

@@ -69,13 +69,15 @@ func TestWillsOfKilled(t *testing.T) {
 		t.Skip("gcc is not installed")
 	}
 	helper := filepath.Join(t.TempDir(), "goroce_will")
-	if b, err := exec.Command("gcc", "-std=gnu11", "-Wall", "-Wextra", "-o", helper, "../will/goroce_will.c").CombinedOutput(); err != nil {
+	if b, err := exec.Command("gcc", "-std=gnu11", "-Wall", "-Wextra", "-o", helper,
+		"../will/goroce_will.c").CombinedOutput(); err != nil {
 		t.Fatalf("gcc: %v\n%s", err, b)
 	}
 	pid := os.Getpid()
 	own := fmt.Sprintf("127.%d.%d.%d", 64+pid>>15&127, pid>>7&255, 2*(pid&127)) // others test at the same time
 	for _, c := range [][2]string{{own, own}, {"127.0.0.1", own}, {"::1", "::1"}} {
-		t.Run(c[0], func(t *testing.T) { killedProcess(t, helper, netip.MustParseAddr(c[0]), netip.MustParseAddr(c[1])) })
+		t.Run(c[0],
+			func(t *testing.T) { killedProcess(t, helper, netip.MustParseAddr(c[0]), netip.MustParseAddr(c[1])) })
 	}
 }
 

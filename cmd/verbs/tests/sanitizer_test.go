@@ -22,8 +22,9 @@ func TestSanitizers(t *testing.T) {
 		for _, sanitizer := range []string{"address", "thread"} {
 			t.Run(compiler+"/"+sanitizer, func(t *testing.T) {
 				exe := filepath.Join(t.TempDir(), "program")
-				b, err := exec.Command(compiler, "-std=gnu11", "-g", "-O1", "-Wno-unused-function", "-fsanitize="+sanitizer, "-pthread",
-					"-o", exe, "programs/destroyed.c", "-libverbs").CombinedOutput()
+				b, err := exec.Command(compiler, "-std=gnu11", "-g", "-O1", "-Wno-unused-function",
+					"-fsanitize="+sanitizer, "-pthread", "-o", exe, "programs/destroyed.c",
+					"-libverbs").CombinedOutput()
 				if err != nil {
 					t.Skipf("%s cannot build it: %v\n%s", compiler, err, b)
 				}

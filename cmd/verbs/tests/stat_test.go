@@ -30,7 +30,8 @@ func endpointsOf(t *testing.T, pid int) []stat.Endpoint {
 func TestStat(t *testing.T) {
 	libs := libraries(t)
 	exe := filepath.Join(t.TempDir(), "held")
-	if b, err := exec.Command("gcc", "-std=gnu11", "-Wall", "-o", exe, "held/held.c", "-libverbs").CombinedOutput(); err != nil {
+	if b, err := exec.Command("gcc", "-std=gnu11", "-Wall", "-o", exe, "held/held.c",
+		"-libverbs").CombinedOutput(); err != nil {
 		t.Fatalf("gcc: %v\n%s", err, b)
 	}
 	for name, want := range map[string]int{"GOROCE_STAT=1": 2, "GOROCE_STAT=0": 0, "GOROCE_STAT=": 0} {
@@ -73,7 +74,8 @@ func TestStat(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if p.PID != cmd.Process.Pid || p.Command != "held" || len(p.Devices) != 1 || p.Devices[0].Link != "udp" {
+				if p.PID != cmd.Process.Pid || p.Command != "held" || len(p.Devices) != 1 ||
+					p.Devices[0].Link != "udp" {
 					t.Fatalf("%+v", p)
 				}
 				d := p.Devices[0]
@@ -86,7 +88,8 @@ func TestStat(t *testing.T) {
 			}
 			if want > 0 {
 				slices.Sort(addrs)
-				if got := strings.Join(addrs, " ") + ": " + strings.Join(seen, ", "); got != "127.0.0.1 127.0.0.2: RC RESET, RC RESET" {
+				if got := strings.Join(addrs, " ") + ": " + strings.Join(seen, ", "); got !=
+					"127.0.0.1 127.0.0.2: RC RESET, RC RESET" {
 					t.Errorf("told of %s", got)
 				}
 			}

@@ -44,7 +44,8 @@ func TestPrograms(t *testing.T) {
 			t.Run(name+"/"+mode, func(t *testing.T) {
 				out, errs, code := cprog.Run(t, libs, env, exe)
 				if w := want[name]; code != w.code || out != w.out || errs != w.stderrs {
-					t.Errorf("ended with %d, and said:\n%s%swant %d, and:\n%s%s", code, out, errs, w.code, w.out, w.stderrs)
+					t.Errorf("ended with %d, and said:\n%s%swant %d, and:\n%s%s", code, out, errs, w.code,
+						w.out, w.stderrs)
 				}
 			})
 		}
@@ -104,7 +105,8 @@ func TestLaterHeaders(t *testing.T) {
 	libraries(t)
 	sources, _ := filepath.Glob("../libibverbs/*.c")
 	for _, source := range sources {
-		out, err := exec.Command("gcc", "-std=gnu11", "-fsyntax-only", "-I../include", "-include", header, source).CombinedOutput()
+		out, err := exec.Command("gcc", "-std=gnu11", "-fsyntax-only", "-I../include", "-include", header,
+			source).CombinedOutput()
 		if err != nil {
 			t.Errorf("%s: %v\n%s", source, err, out)
 		}
@@ -138,7 +140,8 @@ func TestSymbols(t *testing.T) {
 		}
 	}
 	for _, s := range []string{"sigaction", "signal", "__sysv_signal"} {
-		if !slices.ContainsFunc(slices.Collect(maps.Keys(have)), func(h string) bool { return strings.HasPrefix(h, s+" GLIBC_") }) {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(have)),
+			func(h string) bool { return strings.HasPrefix(h, s+" GLIBC_") }) {
 			t.Errorf("%s is not there in the version of libc", s)
 		}
 	}
@@ -171,7 +174,8 @@ func TestOneLine(t *testing.T) {
 			}
 			_, errs, code := cprog.Run(t, c.libs, env, exe)
 			lines := strings.Split(strings.TrimSpace(errs), "\n")
-			if code == 0 || len(lines) != 2 || !strings.HasPrefix(lines[0], "goroce: ") || !strings.Contains(lines[0], c.want) {
+			if code == 0 || len(lines) != 2 || !strings.HasPrefix(lines[0], "goroce: ") ||
+				!strings.Contains(lines[0], c.want) {
 				t.Errorf("ended with %d, and said:\n%s", code, errs)
 			}
 		})

@@ -31,7 +31,8 @@ func boot(t *tool, args []string) error {
 	timeout := t.Duration("timeout", 10*time.Minute, "limit for everything")
 	t.StringVar(&x.capture, "capture", "", "write what goes over the wire to this pcap file")
 	t.StringVar(&x.put, "put", "", "put this file into /tmp of each guest, to be run there")
-	t.StringVar(&x.netArgs, "net", "", "options of QEMU's virtio-net-pci for the guests' eth0, such as disable-legacy=on,iommu_platform=on")
+	t.StringVar(&x.netArgs, "net", "",
+		"options of QEMU's virtio-net-pci for the guests' eth0, such as disable-legacy=on,iommu_platform=on")
 	_ = t.Parse(args) // it exits
 	var steps []step
 	var suites []string

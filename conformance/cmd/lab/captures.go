@@ -22,7 +22,8 @@ import (
 func record(t *tool, args []string) error {
 	r := &recorder{logf: t.logf}
 	t.StringVar(&r.dir, "dir", "conformance/captures/testdata", "folder of the captures")
-	md := t.String("md", "conformance/captures/CAPTURES.md", "file of the table; empty: none but on the standard output")
+	md := t.String("md", "conformance/captures/CAPTURES.md",
+		"file of the table; empty: none but on the standard output")
 	t.Var(&r.only, "only", "comma-separated names of scenes to record; empty means all")
 	t.StringVar(&r.pairs, "pair", "", "number of the pair of peers, from 0; empty means all")
 	tableOnly := t.Bool("table", false, "only make the table of what is recorded")
@@ -124,7 +125,8 @@ func (r *recorder) record(ctx context.Context, s *captures.Stage, sc *captures.S
 		if err != nil {
 			return err
 		}
-		r.logf("%s, %s, view %d: %s %s", s.Between(), sc.Name, view, strings.Join(w.Found, ", "), strings.Join(w.Wrong, "; "))
+		r.logf("%s, %s, view %d: %s %s", s.Between(), sc.Name, view, strings.Join(w.Found, ", "),
+			strings.Join(w.Wrong, "; "))
 	}
 	return nil
 }

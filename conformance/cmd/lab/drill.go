@@ -116,7 +116,8 @@ func (o *driller) column(ctx context.Context, c column, results chan<- drill.Res
 		}
 		r := drill.Run(ctx, d, c, drill.Options{Stop: c.guest != nil})
 		if c.gone() {
-			spoil(&r, drill.Fail, "it stopped the machine, which the script does not say:\n"+c.guest.Console(panicLines))
+			spoil(&r, drill.Fail,
+				"it stopped the machine, which the script does not say:\n"+c.guest.Console(panicLines))
 			var err error
 			if c, err = c.again(ctx); err != nil {
 				spoil(&r, drill.Broken, err.Error())
@@ -297,13 +298,16 @@ func (o *driller) boot(ctx context.Context, l *lab.Lab, suite string, n int) (co
 		return o.boot(ctx, l, suite, n)
 	}
 	of, _, _ := strings.Cut(suite, "@")
-	return column{t, fmt.Sprintf("rdma_rxe of Debian %s, kernel %s, in a guest", of, im.Version), &kernelLog{k: g}, g, again}, err
+	return column{t, fmt.Sprintf("rdma_rxe of Debian %s, kernel %s, in a guest", of, im.Version), &kernelLog{
+		k: g,
+	}, g, again}, err
 }
 
 // writeMarkdown writes the page of documentation.
 func (o *driller) writeMarkdown(t *drill.Table) error {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "# Packet drills\n\nMade by `go run ./conformance/cmd/lab drill -target %s -md conformance/DRILLS.md`. [docs/drills.md](../docs/drills.md) says what a drill is, and how\nto write one. ", strings.Join(o.targets, ","))
+	fmt.Fprintf(&b, "# Packet drills\n\nMade by `go run ./conformance/cmd/lab drill -target %s -md conformance/DRILLS.md`. [docs/drills.md](../docs/drills.md) says what a drill is, and how\nto write one. ",
+		strings.Join(o.targets, ","))
 	if err := t.WriteMarkdown(&b); err != nil {
 		return err
 	}

@@ -30,7 +30,8 @@ func (k *fakeKernel) RearmWarnings(context.Context) error {
 func TestKernelLog(t *testing.T) {
 	d, err := drill.Parse("x.drill", []byte("title x\nclause IBTA 1\nlogs rxe-6.1 drivers/net/x.c:7 x_open\nqp rc\n"))
 	require.NoError(t, err)
-	const known, other = "WARNING: CPU: 0 PID: 1 at drivers/net/x.c:7 x_open+0x1/0x2 [x]", "WARNING: CPU: 0 PID: 1 at drivers/net/x.c:8 x_open+0x1/0x2 [x]"
+	const known, other = "WARNING: CPU: 0 PID: 1 at drivers/net/x.c:7 x_open+0x1/0x2 [x]",
+		"WARNING: CPU: 0 PID: 1 at drivers/net/x.c:8 x_open+0x1/0x2 [x]"
 	k := &fakeKernel{log: []lab.Trouble{{"BUG: of before"}}}
 	l := &kernelLog{k: k, read: 1}
 	for _, c := range []struct {
@@ -46,7 +47,8 @@ func TestKernelLog(t *testing.T) {
 		{"another kernel without it", "rxe-6.12", drill.Pass, nil, drill.Pass, ""},
 		{"another kernel with it", "rxe-6.12", drill.Pass, []string{known}, drill.Fail, "the kernel logged: " + known},
 		{"another line", "rxe-6.1", drill.Pass, []string{known, other}, drill.Fail, "the kernel logged: " + other},
-		{"none", "rxe-6.1", drill.Pass, nil, drill.Fail, "the kernel did not log the warning of drivers/net/x.c:7 x_open"},
+		{"none", "rxe-6.1", drill.Pass, nil, drill.Fail,
+			"the kernel did not log the warning of drivers/net/x.c:7 x_open"},
 		{"not played", "rxe-6.1", drill.Skip, nil, drill.Skip, ""},
 	} {
 		rearmed := k.rearmed

@@ -117,7 +117,8 @@ func (r *rxe) listening(p *lab.Proc, port int) error {
 			return err
 		}
 		for l := range strings.Lines(text) {
-			if strings.Contains(l, "state LISTEN") && strings.Contains(strings.TrimSpace(l)+" ", fmt.Sprintf(":%d ", port)) {
+			if strings.Contains(l, "state LISTEN") &&
+				strings.Contains(strings.TrimSpace(l)+" ", fmt.Sprintf(":%d ", port)) {
 				return nil
 			}
 		}

@@ -17,7 +17,8 @@ import (
 func speak(t *tool, args []string) error {
 	o := driller{logf: t.logf, targets: list{"udp"}}
 	t.Var(&o.targets, "target", "engine, udp or rxe")
-	suite := t.String("suite", lab.Suites[len(lab.Suites)-1], "Debian suite whose kernel rxe is run in, with @ and another kernel of the archive's behind it")
+	suite := t.String("suite", lab.Suites[len(lab.Suites)-1],
+		"Debian suite whose kernel rxe is run in, with @ and another kernel of the archive's behind it")
 	seed := t.Uint64("seed", 1, "what is said follows from it, and from what is answered")
 	cfg := grammar.RunConfig{}
 	t.Uint64Var(&cfg.Packets, "packets", 100_000, "how many packets to say")

@@ -21,15 +21,21 @@ import (
 // conformance/out/interop.json.
 func interop(t *tool, args []string) error {
 	r := &runner{links: peer.Links(), logf: t.logf, report: new(matrix.Report)}
-	t.Var((*list)(&r.links), "link", "comma-separated links to run on, each alone or with a suite, as in xdp:trixie: then only against that suite's kernel")
+	t.Var((*list)(&r.links), "link",
+		"comma-separated links to run on, each alone or with a suite, as in xdp:trixie: then only against that suite's kernel")
 	suites := t.suites(lab.Suites, "Debian suites whose kernels to run against")
 	quick := t.Bool("quick", false, "run a subset, the same on each link")
-	full := t.String("full", "", "comma-separated links to run everything on, each alone or with a suite, as in udp:trixie; others run the subset of -quick; empty means all, or none with -quick")
-	t.BoolVar(&r.verbs, "verbs", false, "run Debian's programs on this project's verbs libraries, of bin/verbs, in place of its own tools")
+	full := t.String("full", "",
+		"comma-separated links to run everything on, each alone or with a suite, as in udp:trixie; others run the subset of -quick; empty means all, or none with -quick")
+	t.BoolVar(&r.verbs, "verbs", false,
+		"run Debian's programs on this project's verbs libraries, of bin/verbs, in place of its own tools")
 	t.BoolVar(&r.self, "self", false, "run rxe against rxe, which tests the lab itself")
-	t.BoolVar(&r.conform, "conform", false, "run the groups that work with a device by the command \"roce conform\", with those that only it has: micro, drills")
-	against := t.String("against", "", "compare the rows and their results with an interop.json of another run: differences are failures")
-	t.StringVar(&r.only, "only", "", "comma-separated groups to run: links, tools, rdmacm, cmfaults, operations, faults, errors, canaries, capture, and with -conform micro, drills; empty means all")
+	t.BoolVar(&r.conform, "conform", false,
+		"run the groups that work with a device by the command \"roce conform\", with those that only it has: micro, drills")
+	against := t.String("against", "",
+		"compare the rows and their results with an interop.json of another run: differences are failures")
+	t.StringVar(&r.only, "only", "",
+		"comma-separated groups to run: links, tools, rdmacm, cmfaults, operations, faults, errors, canaries, capture, and with -conform micro, drills; empty means all")
 	t.StringVar(&r.onlyTool, "tool", "", "run only tools whose name or arguments contain this")
 	t.DurationVar(&r.timeout, "timeout", 60*time.Minute, "limit for everything")
 	md := t.String("md", "", "also write the table to this file, as Markdown")
@@ -169,18 +175,22 @@ func (r *runner) writeJSON() error {
 func (r *runner) writeMarkdown(path string) error {
 	var b bytes.Buffer
 	fmt.Fprintln(&b, "# "+r.title())
-	fmt.Fprintf(&b, "\nMade by `go run ./conformance/cmd/lab interop -md conformance/RESULTS.md`, on the links %s", strings.Join(r.links, ", "))
+	fmt.Fprintf(&b, "\nMade by `go run ./conformance/cmd/lab interop -md conformance/RESULTS.md`, on the links %s",
+		strings.Join(r.links, ", "))
 	for _, suite := range r.suites {
 		if _, subset := r.split(suite); len(subset) > 0 {
 			fmt.Fprintf(&b, ", of which %s ran a subset against %s's kernel", strings.Join(subset, ", "), suite)
 		}
 	}
-	fmt.Fprintln(&b, ".\nThe role is goroce's; numbers count the variants (sizes, path MTUs, address families, packets hit)")
-	fmt.Fprintln(&b, "of a line, and are those of each link: where links differ, the line says how. Each row by itself is in")
+	fmt.Fprintln(&b,
+		".\nThe role is goroce's; numbers count the variants (sizes, path MTUs, address families, packets hit)")
+	fmt.Fprintln(&b,
+		"of a line, and are those of each link: where links differ, the line says how. Each row by itself is in")
 	fmt.Fprint(&b, "`conformance/out/interop.json` after a run.\n\n")
 	for _, s := range r.suites {
 		if im, err := lab.OpenImage(s); err == nil {
-			fmt.Fprintf(&b, "- %s: Debian %s, kernel %s, with that suite's rdma-core and perftest\n", im.KernelMajorMinor(), im.Suite, im.Version)
+			fmt.Fprintf(&b, "- %s: Debian %s, kernel %s, with that suite's rdma-core and perftest\n",
+				im.KernelMajorMinor(), im.Suite, im.Version)
 		}
 	}
 	fmt.Fprintln(&b, "\n```")

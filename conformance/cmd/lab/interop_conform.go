@@ -52,9 +52,11 @@ func (r *runner) conformLane(ctx context.Context, x lane, link string) error {
 	}
 	name := filepath.Join(out, "conform-"+x.t.name()+"-"+link)
 	args := []string{
-		"conform", "--agent", net.JoinHostPort(x.p.Addr(peer.V4).String(), port), "--dev", x.p.Guest().Dev, "--link", link, "--timeout", r.timeout.String(),
-		"--addr", fmt.Sprintf("%v,%v", x.at.Addr4, x.at.Addr6), "--peer-addr", fmt.Sprintf("%v,%v", x.p.Addr(peer.V4), x.p.Addr(peer.V6)),
-		"--only", strings.Join(groups, ","), "--json", name + ".json", "--junit", name + ".xml", "--md", name + ".md", "--html", name + ".html", "--pcap-dir", name,
+		"conform", "--agent", net.JoinHostPort(x.p.Addr(peer.V4).String(), port), "--dev", x.p.Guest().Dev,
+		"--link", link, "--timeout", r.timeout.String(), "--addr", fmt.Sprintf("%v,%v", x.at.Addr4,
+			x.at.Addr6), "--peer-addr", fmt.Sprintf("%v,%v", x.p.Addr(peer.V4), x.p.Addr(peer.V6)),
+		"--only", strings.Join(groups, ","), "--json", name + ".json", "--junit", name + ".xml", "--md",
+		name + ".md", "--html", name + ".html", "--pcap-dir", name,
 	}
 	if !r.full(link, x.t.im.Suite) {
 		args = append(args, "--quick")
@@ -168,7 +170,8 @@ func (r *runner) against(path string) ([]string, error) {
 	for _, row := range now {
 		ran[[3]string{row.Kernel, row.Link, row.Group}] = true
 	}
-	then = slices.DeleteFunc(then, func(row matrix.Row) bool { return !ran[[3]string{row.Kernel, row.Link, row.Group}] })
+	then = slices.DeleteFunc(then,
+		func(row matrix.Row) bool { return !ran[[3]string{row.Kernel, row.Link, row.Group}] })
 	if len(then) == 0 {
 		return nil, fmt.Errorf("%s has no row of this run's groups", path)
 	}

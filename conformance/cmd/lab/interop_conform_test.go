@@ -54,7 +54,8 @@ func TestConformHasTheRows(t *testing.T) {
 			require.Greater(t, n, 2000)
 		}
 	}
-	require.Subset(t, conform.Groups(), []string{"operations", "errors", "faults", "canaries", "capture", "micro", "drills"})
+	require.Subset(t, conform.Groups(),
+		[]string{"operations", "errors", "faults", "canaries", "capture", "micro", "drills"})
 }
 
 func loopback(n int) netip.Addr {
@@ -85,7 +86,8 @@ func TestConformGivesTheResults(t *testing.T) {
 	at := peer.AgentServer{Addr: serve(t, loopback(1)), Client: "test"}
 	o := conform.Options{
 		Agents: []peer.AgentServer{at}, Addrs: []netip.Addr{loopback(0)}, Quick: true,
-		Only: []string{"operations/size 257 ipv4", "operations/size 1 ipv6", "errors/success", "errors/rkey", "faults/corrupt", "canaries"},
+		Only: []string{"operations/size 257 ipv4", "operations/size 1 ipv6", "errors/success", "errors/rkey",
+			"faults/corrupt", "canaries"},
 	}
 	chosen, err := conform.List(o)
 	require.NoError(t, err)
@@ -96,14 +98,16 @@ func TestConformGivesTheResults(t *testing.T) {
 	require.NoError(t, err)
 	sw := wire.New()
 	defer sw.Close()
-	dev, err := peer.NewGoroce(peer.GorocePlace{Addr4: loopback(0), PortName: wirelink.Near, WrapLink: func(l link.Link) link.Link {
-		w, err := wirelink.New(l, sw)
-		require.NoError(t, err)
-		return w
-	}})
+	dev, err := peer.NewGoroce(peer.GorocePlace{Addr4: loopback(0), PortName: wirelink.Near,
+		WrapLink: func(l link.Link) link.Link {
+			w, err := wirelink.New(l, sw)
+			require.NoError(t, err)
+			return w
+		}})
 	require.NoError(t, err)
 	own := &runner{logf: t.Logf, report: new(matrix.Report), only: "operations,errors,faults,canaries"}
-	env := &matrix.Env{Wire: sw, Report: own.report, Kernel: "6.12", Link: peer.DefaultLink, Subject: dev, Ref: ref, RefPort: wirelink.Far,
+	env := &matrix.Env{Wire: sw, Report: own.report, Kernel: "6.12", Link: peer.DefaultLink, Subject: dev,
+		Ref: ref, RefPort: wirelink.Far,
 		Choose: func(row matrix.Row) bool { return slices.Contains(names, labels([]matrix.Row{row})[0]) }}
 	require.NoError(t, own.groups(t.Context(), env, deviceGroups(env)))
 	require.NoError(t, dev.Close())

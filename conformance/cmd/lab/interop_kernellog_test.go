@@ -29,15 +29,19 @@ func TestKernelResult(t *testing.T) {
 		detail  string
 	}{
 		{"nothing", all, "6.1", nil, matrix.Pass, ""},
-		{"the drills on 6.1", all, "6.1", []lab.Trouble{seen}, matrix.Pass, "known of the drill req_nak_in_read: " + warning},
-		{"the drills among others", some, "6.1", []lab.Trouble{seen}, matrix.Pass, "known of the drill req_nak_in_read: " + warning},
+		{"the drills on 6.1", all, "6.1", []lab.Trouble{seen}, matrix.Pass,
+			"known of the drill req_nak_in_read: " + warning},
+		{"the drills among others", some, "6.1", []lab.Trouble{seen}, matrix.Pass,
+			"known of the drill req_nak_in_read: " + warning},
 		{"another kernel", all, "6.12", []lab.Trouble{seen}, matrix.Fail, warning + "\n" + trace},
-		{"without the drills", &runner{conform: true, only: "micro"}, "6.1", []lab.Trouble{seen}, matrix.Fail, warning + "\n" + trace},
+		{"without the drills", &runner{conform: true, only: "micro"}, "6.1", []lab.Trouble{seen}, matrix.Fail,
+			warning + "\n" + trace},
 		{"not by the command that has drills", own, "6.1", []lab.Trouble{seen}, matrix.Fail, warning + "\n" + trace},
 		{"another line", all, "6.1", []lab.Trouble{{other}}, matrix.Fail, other},
 		{"no warning", all, "6.1", []lab.Trouble{{oops}}, matrix.Fail, oops},
 		{"a trace by itself", all, "6.1", []lab.Trouble{{trace}}, matrix.Fail, trace},
-		{"another one besides", all, "6.1", []lab.Trouble{seen, {other}}, matrix.Fail, other + "\nknown of the drill req_nak_in_read: " + warning},
+		{"another one besides", all, "6.1", []lab.Trouble{seen, {other}}, matrix.Fail,
+			other + "\nknown of the drill req_nak_in_read: " + warning},
 	} {
 		result, detail := kernelResult(c.log, c.run.knownWarnings(c.version))
 		require.Equal(t, c.want, result, c.about)

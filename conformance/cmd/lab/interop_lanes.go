@@ -79,8 +79,9 @@ func (r *runner) goroceAgainst(ctx context.Context, l *lab.Lab, targets []*targe
 // env is what the groups of a lane work with; the peers are missing.
 func (r *runner) env(x lane, link string) *matrix.Env {
 	return &matrix.Env{
-		StoodStill: x.pulse.StoodStill, Wire: x.lab.Wire, Report: x.report, Kernel: x.t.name(), Link: link, Full: r.full(link, x.t.im.Suite), OnlyTool: r.onlyTool,
-		FirstPort: x.firstPort, Guest: &x.t.programs, RefPort: x.p.PortName(),
+		StoodStill: x.pulse.StoodStill, Wire: x.lab.Wire, Report: x.report, Kernel: x.t.name(), Link: link,
+		Full: r.full(link, x.t.im.Suite), OnlyTool: r.onlyTool, FirstPort: x.firstPort, Guest: &x.t.programs,
+		RefPort: x.p.PortName(),
 	}
 }
 
@@ -93,7 +94,9 @@ func (x lane) hosts(link string) (local, guest matrix.Host) {
 func (r *runner) withDevice(x lane, link string, f func(*matrix.Env) error) error {
 	var dev *peer.Goroce
 	err := x.at.Do(func() (err error) {
-		dev, err = peer.NewGoroce(peer.GorocePlace{Addr4: x.at.Addr4, Addr6: x.at.Addr6, PortName: x.at.Name, Link: link, RxeFlush: true})
+		dev, err = peer.NewGoroce(peer.GorocePlace{
+			Addr4: x.at.Addr4, Addr6: x.at.Addr6, PortName: x.at.Name, Link: link, RxeFlush: true,
+		})
 		return err
 	})
 	if err != nil {

@@ -16,9 +16,10 @@ import (
 
 // runner runs the matrix.
 type runner struct {
-	links    []string // each a link, or a link and a suite: udp:trixie
-	suites   []string
-	full     func(link, suite string) bool // everything is run on a link against a suite's kernel; otherwise the subset of -quick
+	links  []string // each a link, or a link and a suite: udp:trixie
+	suites []string
+	// Everything is run on a link against a suite's kernel; otherwise the subset of -quick.
+	full     func(link, suite string) bool
 	self     bool
 	verbs    bool // programs on the verbs libraries
 	only     string
@@ -106,9 +107,12 @@ func (r *runner) rxeAgainstRXE(l *lab.Lab, x, y *life) error {
 	context.AfterFunc(y.ctx, func() { end(context.Cause(y.ctx)) })
 	context.AfterFunc(ctx, r.report.Stop)
 	a, b := x.p, y.p
-	env := &matrix.Env{Wire: l.Wire, Report: r.report, Kernel: a.Name() + " with " + b.Name(), Link: a.Link(), Subject: a, Ref: b, RefPort: b.PortName(), Full: r.full(a.Link(), a.Guest().Image.Suite), OnlyTool: r.onlyTool, FirstPort: matrix.DefaultPort}
+	env := &matrix.Env{Wire: l.Wire, Report: r.report, Kernel: a.Name() + " with " + b.Name(), Link: a.Link(),
+		Subject: a, Ref: b, RefPort: b.PortName(), Full: r.full(a.Link(), a.Guest().Image.Suite),
+		OnlyTool: r.onlyTool, FirstPort: matrix.DefaultPort}
 	groups := append(deviceGroups(env), toolGroups(env, hosts.Guest{P: a}, hosts.Guest{P: b})...)
-	if err := r.groups(ctx, env, append(groups, cmGroups(env, hosts.Guest{P: a}, hosts.Guest{P: b})...)); ctx.Err() == nil {
+	if err := r.groups(ctx, env,
+		append(groups, cmGroups(env, hosts.Guest{P: a}, hosts.Guest{P: b})...)); ctx.Err() == nil {
 		return err
 	}
 	return context.Cause(ctx)
@@ -142,7 +146,8 @@ func deviceGroups(env *matrix.Env) []group {
 		if err != nil {
 			return err
 		}
-		return env.Capture(ctx, filepath.Join(out, "capture-"+strings.ReplaceAll(env.Kernel, " ", "-")+"-"+env.Link+".pcap"))
+		return env.Capture(ctx,
+			filepath.Join(out, "capture-"+strings.ReplaceAll(env.Kernel, " ", "-")+"-"+env.Link+".pcap"))
 	}
 	list := []group{{"links", env.DeviceLink}}
 	for _, name := range matrix.Groups() {

@@ -82,6 +82,7 @@ func TestTargetIsRevivedOnce(t *testing.T) {
 	require.True(t, dead.machine.(*fakeMachine).closed)
 
 	broken := errors.New("no such program")
-	require.ErrorIs(t, x.untilItLives(t.Context(), new(matrix.Report), func(*life, *matrix.Report) error { return broken }), broken)
+	require.ErrorIs(t,
+		x.untilItLives(t.Context(), new(matrix.Report), func(*life, *matrix.Report) error { return broken }), broken)
 	require.Equal(t, 2, *boots)
 }

@@ -26,8 +26,9 @@ func (h verbsHost) Command(tool string, args []string) ([]string, bool) {
 		return nil, false
 	}
 	argv := []string{
-		"chroot", h.stage.Dir, "/usr/bin/env", "PATH=/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/tmp", "GOROCE_VERBOSE=1", "/opt/goroce/roce", "run",
-		fmt.Sprintf("--addr=%v,%v", h.At.Addr4, h.At.Addr6), "--link=" + h.Link, "--", tool,
+		"chroot", h.stage.Dir, "/usr/bin/env", "PATH=/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/tmp",
+		"GOROCE_VERBOSE=1", "/opt/goroce/roce", "run", fmt.Sprintf("--addr=%v,%v", h.At.Addr4, h.At.Addr6),
+		"--link=" + h.Link, "--", tool,
 	}
 	return append(argv, onDevice(args)...), true
 }
@@ -83,8 +84,8 @@ func (r *runner) verbsAgainst(ctx context.Context, l *lab.Lab, targets []*target
 		for _, link := range r.linksTo(t.im.Suite) {
 			err := t.untilItLives(ctx, r.report, func(v *life, rows *matrix.Report) error {
 				env := &matrix.Env{
-					Wire: l.Wire, Report: rows, Kernel: t.name(), Link: link, Full: r.full(link, t.im.Suite), OnlyTool: r.onlyTool,
-					FirstPort: matrix.DefaultPort + i*matrix.PortRange, RefPort: v.p.PortName(),
+					Wire: l.Wire, Report: rows, Kernel: t.name(), Link: link, Full: r.full(link, t.im.Suite),
+					OnlyTool: r.onlyTool, FirstPort: matrix.DefaultPort + i*matrix.PortRange, RefPort: v.p.PortName(),
 				}
 				local := verbsHost{hosts.Local{Lab: l, At: at, Link: link}, bySuite[t.im.Suite]}
 				return r.groups(v.ctx, env, verbsGroups(env, local, hosts.Guest{P: v.p}))
@@ -99,5 +100,6 @@ func (r *runner) verbsAgainst(ctx context.Context, l *lab.Lab, targets []*target
 
 // title is the heading of the page of results.
 func (r *runner) title() string {
-	return strings.TrimSpace("goroce against the kernel's rdma_rxe" + map[bool]string{true: ": Debian's programs on goroce's verbs libraries"}[r.verbs])
+	return strings.TrimSpace("goroce against the kernel's rdma_rxe" +
+		map[bool]string{true: ": Debian's programs on goroce's verbs libraries"}[r.verbs])
 }

@@ -143,7 +143,8 @@ func buildRoce(ctx context.Context) (string, error) {
 		return "", err
 	}
 	bin := filepath.Join(dir, "roce")
-	out, err := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", bin, "github.com/goroce/goroce/cmd/roce").CombinedOutput()
+	out, err := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", bin,
+		"github.com/goroce/goroce/cmd/roce").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("building cmd/roce: %w: %s", err, out)
 	}

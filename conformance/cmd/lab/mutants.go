@@ -15,11 +15,12 @@ import (
 var mutantPackages = []string{
 	"ib", "ib/mad", "mem", "transport", "transport/cc", "transport/wire",
 	"roce/rdmacm/cm", "roce/internal/shard", "roce/internal/slots",
-	"roce/link/udp", "roce/link/packet", "roce/link/xdp", "roce/link/sim", "roce/link/fault", "roce/link/trace", "roce/link",
-	"roce/link/internal/endpoint", "roce/link/internal/frame", "roce/link/internal/nexthop",
-	"roce/link/internal/receive", "roce/link/internal/sockio", "roce/link/internal/transmit",
-	"roce", "roce/verbs", "roce/rsocket", "roce/rdmacm", "roce/analyse", "roce/analyse/stage", "roce/analyse/strict", "roce/auth", "roce/internal/access",
-	"roce/internal/everyaddr", "roce/internal/peer", "roce/internal/rtnl", "roce/layers", "roce/metrics", "roce/pcap", "roce/stat",
+	"roce/link/udp", "roce/link/packet", "roce/link/xdp", "roce/link/sim", "roce/link/fault",
+	"roce/link/trace", "roce/link", "roce/link/internal/endpoint", "roce/link/internal/frame",
+	"roce/link/internal/nexthop", "roce/link/internal/receive", "roce/link/internal/sockio",
+	"roce/link/internal/transmit", "roce", "roce/verbs", "roce/rsocket", "roce/rdmacm", "roce/analyse",
+	"roce/analyse/stage", "roce/analyse/strict", "roce/auth", "roce/internal/access", "roce/internal/everyaddr",
+	"roce/internal/peer", "roce/internal/rtnl", "roce/layers", "roce/metrics", "roce/pcap", "roce/stat",
 }
 
 var testedBy = map[string][]string{
@@ -74,10 +75,13 @@ func mutants(t *tool, args []string) error {
 	t.StringVar(&o.only, "only", "", "plant only what is listed with this `text`, as transport/retry.go:90")
 	t.BoolVar(&o.list, "list", false, "list all that could be planted, and plant nothing")
 	command := t.String("exec", "", "run the tests with this `command`, as go test -exec does")
-	t.DurationVar(&o.timeout, "timeout", 0, "tests that take longer have found the bug; 0 is ten times what they take without one, 20 s at least and 5 minutes at most")
+	t.DurationVar(&o.timeout, "timeout", 0,
+		"tests that take longer have found the bug; 0 is ten times what they take without one, 20 s at least and 5 minutes at most")
 	t.IntVar(&o.memory, "memory", 8192, "address space of a test, MiB: a bug may be a loop that allocates")
-	t.StringVar(&o.results, "results", "conformance/out/mutants.json", "`file` with what is known: a run goes on from there")
-	t.BoolVar(&o.long, "long", false, "run the tests as they are without -short; a bug that they find is found without this option, too")
+	t.StringVar(&o.results, "results", "conformance/out/mutants.json",
+		"`file` with what is known: a run goes on from there")
+	t.BoolVar(&o.long, "long", false,
+		"run the tests as they are without -short; a bug that they find is found without this option, too")
 	t.BoolVar(&o.again, "again", false, "run what is known again")
 	t.BoolVar(&o.known, "known", false, "run nothing, and report what is known")
 	t.StringVar(&o.report, "report", "", "write a table of all packages to this `file`")
@@ -141,7 +145,8 @@ func plant(ctx context.Context, o *mutantOptions, names []string) error {
 }
 
 // plantIn plants bugs in a package.
-func (o *mutantOptions) plantIn(ctx context.Context, name string, known *ledger, explained map[string]string) (*count, error) {
+func (o *mutantOptions) plantIn(ctx context.Context, name string, known *ledger,
+	explained map[string]string) (*count, error) {
 	testers := []string{"./" + name}
 	for _, t := range testedBy[name] {
 		testers = append(testers, "./"+t)
@@ -210,7 +215,8 @@ func (o *mutantOptions) plantIn(ctx context.Context, name string, known *ledger,
 			e = nil
 		}
 		if e == nil && explained[b.id()] != "" && o.only == "" {
-			e = &entry{Package: name, Commit: now, Code: code, Tests: tests, Bug: b.id(), Line: b.line, Result: survived.String()}
+			e = &entry{Package: name, Commit: now, Code: code, Tests: tests, Bug: b.id(), Line: b.line,
+				Result: survived.String()}
 			if err := known.add(e); err != nil {
 				return nil, err
 			}
@@ -232,7 +238,8 @@ func (o *mutantOptions) plantIn(ctx context.Context, name string, known *ledger,
 	b := bench{mutantOptions: o, pkg: p, dir: dir, testers: testers, short: !o.long && !wholly[name]}
 	err = b.tryAll(ctx, c, todo, func(x *bug, r result, reach int, takes time.Duration) error {
 		e := &entry{
-			Package: name, Commit: now, Code: code, Tests: tests, Bug: x.id(), Line: x.line, Result: r.String(), Reach: reach, Seconds: takes.Seconds(),
+			Package: name, Commit: now, Code: code, Tests: tests, Bug: x.id(), Line: x.line,
+			Result: r.String(), Reach: reach, Seconds: takes.Seconds(),
 		}
 		fmt.Printf("%-8v %5.1fs %3d tests %v\n", r, e.Seconds, reach, x)
 		sum.count(e, explained)
@@ -255,7 +262,8 @@ type attempt struct {
 
 // tryAll tries the bugs one after the other: first those that go behind switches, and all of them
 // by the package's own tests before anything is made of those of others, which get what is left.
-func (b *bench) tryAll(ctx context.Context, c *checker, bugs []*bug, done func(*bug, result, int, time.Duration) error) error {
+func (b *bench) tryAll(ctx context.Context, c *checker, bugs []*bug,
+	done func(*bug, result, int, time.Duration) error) error {
 	together, alone := c.choose(bugs)
 	files, err := c.render(together, alone)
 	if err != nil {
@@ -288,7 +296,8 @@ func (b *bench) tryAll(ctx context.Context, c *checker, bugs []*bug, done func(*
 
 // tryBy tries the bugs with the tests of one package. It returns those that are left for the next
 // one.
-func (b *bench) tryBy(ctx context.Context, tester int, bugs []*attempt, done func(*bug, result, int, time.Duration) error) (left []*attempt, err error) {
+func (b *bench) tryBy(ctx context.Context, tester int, bugs []*attempt,
+	done func(*bug, result, int, time.Duration) error) (left []*attempt, err error) {
 	for _, x := range bugs {
 		start, on, reach := time.Now(), x.number, b.reach(x.number)
 		if x.alone && len(reach) != 0 {

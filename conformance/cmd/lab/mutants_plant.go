@@ -97,8 +97,9 @@ func bugsOf(path, name string) ([]bug, error) {
 	add := func(kind string, from, to token.Pos, with string, behind ...piece) {
 		p, q := fset.Position(from), fset.Position(to)
 		b := bug{
-			file: path, name: name, fn: funcName(fn), line: p.Line, kind: kind, start: p.Offset, end: q.Offset, with: with,
-			was: string(src[p.Offset:q.Offset]), body: fset.Position(fn.Body.Lbrace).Offset + 1, behind: behind,
+			file: path, name: name, fn: funcName(fn), line: p.Line, kind: kind, start: p.Offset,
+			end: q.Offset, with: with, was: string(src[p.Offset:q.Offset]),
+			body: fset.Position(fn.Body.Lbrace).Offset + 1, behind: behind,
 		}
 		key := b.id()
 		seen[key]++
@@ -128,22 +129,28 @@ func bugsOf(path, name string) ([]bug, error) {
 			switch n := n.(type) {
 			case *ast.BinaryExpr:
 				if to, ok := operators[n.Op]; ok {
-					add("operator", n.Pos(), n.End(), text(n.X)+" "+to.String()+" "+text(n.Y), switched(n.Op, to, code(n.X), code(n.Y))...)
+					add("operator", n.Pos(), n.End(), text(n.X)+" "+to.String()+" "+text(n.Y),
+						switched(n.Op, to, code(n.X), code(n.Y))...)
 				}
 			case *ast.IfStmt:
-				add("condition", n.Cond.Pos(), n.Cond.End(), "!("+text(n.Cond)+")", piece{text: "(mutantOn(#) != ("}, code(n.Cond), piece{text: "))"})
-				add("condition", n.Cond.Pos(), n.Cond.End(), "false && ("+text(n.Cond)+")", piece{text: "(!mutantOn(#) && ("}, code(n.Cond), piece{text: "))"})
+				add("condition", n.Cond.Pos(), n.Cond.End(), "!("+text(n.Cond)+")",
+					piece{text: "(mutantOn(#) != ("}, code(n.Cond), piece{text: "))"})
+				add("condition", n.Cond.Pos(), n.Cond.End(), "false && ("+text(n.Cond)+")",
+					piece{text: "(!mutantOn(#) && ("}, code(n.Cond), piece{text: "))"})
 			case *ast.UnaryExpr:
 				if n.Op == token.NOT {
-					add("condition", n.Pos(), n.End(), text(n.X), piece{text: "(mutantOn(#) != ("}, code(n), piece{text: "))"})
+					add("condition", n.Pos(), n.End(), text(n.X), piece{text: "(mutantOn(#) != ("}, code(n),
+						piece{text: "))"})
 				}
 			case *ast.BasicLit:
 				if v, err := strconv.ParseUint(n.Value, 0, 62); err == nil && n.Kind == token.INT {
-					add("constant", n.Pos(), n.End(), strconv.FormatUint(v+1, 10), piece{text: "mutantNext$(#, "}, code(n), piece{text: ")"})
+					add("constant", n.Pos(), n.End(), strconv.FormatUint(v+1, 10),
+						piece{text: "mutantNext$(#, "}, code(n), piece{text: ")"})
 				}
 			case *ast.Ident:
 				if n.Name == "true" || n.Name == "false" {
-					add("constant", n.Pos(), n.End(), strconv.FormatBool(n.Name == "false"), piece{text: "(mutantOn(#) != "}, code(n), piece{text: ")"})
+					add("constant", n.Pos(), n.End(), strconv.FormatBool(n.Name == "false"),
+						piece{text: "(mutantOn(#) != "}, code(n), piece{text: ")"})
 				}
 			case *ast.ExprStmt:
 				if c, ok := n.X.(*ast.CallExpr); ok && !isPanic(c) {
@@ -158,7 +165,8 @@ func bugsOf(path, name string) ([]bug, error) {
 				if n.Tok == token.INC {
 					with = "--"
 				}
-				add("assignment", n.Pos(), n.End(), text(n.X)+with, piece{text: "mutantStep(#, &"}, code(n.X), piece{text: map[token.Token]string{token.INC: ", 1)", token.DEC: ", 0)"}[n.Tok]})
+				add("assignment", n.Pos(), n.End(), text(n.X)+with, piece{text: "mutantStep(#, &"}, code(n.X),
+					piece{text: map[token.Token]string{token.INC: ", 1)", token.DEC: ", 0)"}[n.Tok]})
 			case *ast.BranchStmt:
 				if n.Tok == token.CONTINUE && n.Label == nil {
 					var behind []piece
@@ -225,8 +233,7 @@ func isPanic(c *ast.CallExpr) bool {
 	return ok && id.Name == "panic"
 }
 
-// fails reports whether a return gives back an error: nobody looks at the other
-// values then.
+// fails reports whether a return gives back an error: nobody looks at the other values then.
 func fails(r *ast.ReturnStmt) bool {
 	if len(r.Results) < 2 {
 		return false

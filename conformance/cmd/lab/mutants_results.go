@@ -185,7 +185,9 @@ func (l *ledger) counts(explained map[string]string) map[string]*count {
 // table is what is known of the packages, for people.
 func (l *ledger) table(o *mutantOptions, names []string, explained map[string]string) []byte {
 	var out bytes.Buffer
-	fmt.Fprintf(&out, "# Bugs that were planted\n\nMade by `go run ./conformance/cmd/lab mutants -n %d -seed %d -report FILE`.\n", o.each, o.seed)
+	fmt.Fprintf(&out,
+		"# Bugs that were planted\n\nMade by `go run ./conformance/cmd/lab mutants -n %d -seed %d -report FILE`.\n",
+		o.each, o.seed)
 	out.WriteString("The reasons of those that are explained are in [mutants.txt](mutants.txt). The seconds are those of the tests, without what was compiled.\n\n")
 	t := report.Begin(&out, "package", "planted", "found", "the same", "explained", "open", "seconds", "at")
 	var sum count
@@ -199,7 +201,8 @@ func (l *ledger) table(o *mutantOptions, names []string, explained map[string]st
 		t.Row(n, c.planted, c.found, c.same, c.explained, len(c.open), fmt.Sprintf("%.0f", c.takes.Seconds()), c.commit)
 		sum.add(c)
 	}
-	t.Row("all", sum.planted, sum.found, sum.same, sum.explained, len(sum.open), fmt.Sprintf("%.0f", sum.takes.Seconds()))
+	t.Row("all", sum.planted, sum.found, sum.same, sum.explained, len(sum.open),
+		fmt.Sprintf("%.0f", sum.takes.Seconds()))
 	fmt.Fprintf(&out, "\n%v.\n", &sum)
 	if len(sum.open) != 0 {
 		out.WriteString("\nOpen:\n\n")

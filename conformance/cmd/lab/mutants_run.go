@@ -109,7 +109,8 @@ func (b *bench) build(ctx context.Context, tester int, files map[string][]byte) 
 	if err := os.WriteFile(name, list, 0o600); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-w", "-overlay", name, "-o", b.binary(tester), b.testers[tester])
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-w", "-overlay", name, "-o",
+		b.binary(tester), b.testers[tester])
 	cmd.Dir = b.pkg.Dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
@@ -183,7 +184,8 @@ func (b *bench) try(ctx context.Context, tester int, rest []*testFunc, on int) r
 }
 
 // execute runs some compiled tests, and ends what they leave behind. The shell bounds their memory.
-func (b *bench) execute(ctx context.Context, tester, on int, tests []*testFunc, limit time.Duration, reached string) (result, []byte) {
+func (b *bench) execute(ctx context.Context, tester, on int, tests []*testFunc, limit time.Duration,
+	reached string) (result, []byte) {
 	const grace = 20 * time.Second // for the tests to notice that their time is up
 	ctx, cancel := context.WithTimeout(ctx, limit+grace)
 	defer cancel()
@@ -191,8 +193,9 @@ func (b *bench) execute(ctx context.Context, tester, on int, tests []*testFunc, 
 	for i, t := range tests {
 		names[i] = t.name
 	}
-	args := append(append([]string(nil), b.exec...), "sh", "-c", `ulimit -v "$0" && exec "$@"`, strconv.Itoa(b.memory<<10), b.binary(tester),
-		"-test.short="+strconv.FormatBool(b.short), "-test.failfast", "-test.timeout", limit.String(), "-test.run", "^("+strings.Join(names, "|")+")$")
+	args := append(append([]string(nil), b.exec...), "sh", "-c", `ulimit -v "$0" && exec "$@"`,
+		strconv.Itoa(b.memory<<10), b.binary(tester), "-test.short="+strconv.FormatBool(b.short), "-test.failfast",
+		"-test.timeout", limit.String(), "-test.run", "^("+strings.Join(names, "|")+")$")
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = b.dirs[b.testers[tester]]
 	cmd.Env = append(os.Environ(), "MUTANT="+strconv.Itoa(on), "MUTANT_REACHED="+reached)

@@ -134,7 +134,8 @@ const most = 100
 // switched is a binary expression that has another operator while its bug is on.
 func switched(op, to token.Token, x, y piece) []piece {
 	name := map[token.Token]string{
-		token.ADD: "Add", token.SUB: "Sub", token.MUL: "Mul", token.AND: "And", token.OR: "Or", token.SHL: "Shl", token.SHR: "Shr",
+		token.ADD: "Add", token.SUB: "Sub", token.MUL: "Mul", token.AND: "And", token.OR: "Or",
+		token.SHL: "Shl", token.SHR: "Shr",
 	}[op]
 	if name != "" {
 		return []piece{{text: "mutant" + name + "$(#, "}, x, {text: ", "}, y, {text: ")"}}
@@ -158,7 +159,8 @@ type checker struct {
 
 func newChecker(p *pkg, export map[string]string) (*checker, error) {
 	c := &checker{pkg: p, set: token.NewFileSet(), files: map[string]*ast.File{}, typeAt: map[string]string{}}
-	c.imports = importer.ForCompiler(c.set, "gc", func(path string) (io.ReadCloser, error) { return os.Open(export[path]) })
+	c.imports = importer.ForCompiler(c.set, "gc",
+		func(path string) (io.ReadCloser, error) { return os.Open(export[path]) })
 	for _, f := range p.GoFiles {
 		name := filepath.Join(p.Dir, f)
 		parsed, err := parser.ParseFile(c.set, name, nil, parser.SkipObjectResolution)
@@ -240,7 +242,8 @@ func (c *checker) compiles(b *bug) bool {
 func (c *checker) choose(bugs []*bug) (together, alone []*bug) {
 	for _, b := range bugs {
 		if len(b.behind) != 0 && len(together) < most {
-			if files, err := c.render(append(together[:len(together):len(together)], b), nil); err == nil && c.check(files, nil) == nil {
+			if files, err := c.render(append(together[:len(together):len(together)], b), nil); err == nil &&
+				c.check(files, nil) == nil {
 				together = append(together, b)
 				continue
 			}
@@ -275,7 +278,8 @@ func (c *checker) render(together, alone []*bug) (map[string][]byte, error) {
 		// Those that are within others come after them, and of two of the same code the one that
 		// takes it apart.
 		slices.SortStableFunc(s.sites, func(a, b site) int {
-			return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(b.to, a.to), cmp.Compare(len(a.pieces), len(b.pieces)))
+			return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(b.to, a.to),
+				cmp.Compare(len(a.pieces), len(b.pieces)))
 		})
 		files[name] = []byte(s.text(name, 0, len(s.src), s.sites))
 	}

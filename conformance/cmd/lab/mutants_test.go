@@ -232,11 +232,14 @@ func TestLedger(t *testing.T) {
 
 	require.NoError(t, l.add(&entry{Package: "p", Code: "old", Bug: "one", Result: found.String()}))
 	require.NoError(t, l.add(&entry{Package: "p", Code: "new", Bug: "one", Result: survived.String()}))
-	require.NoError(t, l.add(&entry{Package: "p", Code: "new", Bug: "two", Result: survived.String(), Line: 7, Reach: 3}))
+	require.NoError(t,
+		l.add(&entry{Package: "p", Code: "new", Bug: "two", Result: survived.String(), Line: 7, Reach: 3}))
 	require.NoError(t, l.add(&entry{Package: "p", Code: "new", Bug: "why", Result: survived.String()}))
 	require.NoError(t, l.add(&entry{Package: "p", Code: "new", Bug: "same", Result: survived.String()}))
-	require.NoError(t, l.add(&entry{Package: "p", Code: "new", Bug: "one", Result: late.String(), Seconds: 2, Commit: "abc"}))
-	table := string(l.table(&mutantOptions{each: 3, seed: 9}, []string{"p", "q"}, map[string]string{"why": "Since.", "same": "The same. Since."}))
+	require.NoError(t,
+		l.add(&entry{Package: "p", Code: "new", Bug: "one", Result: late.String(), Seconds: 2, Commit: "abc"}))
+	table := string(l.table(&mutantOptions{each: 3, seed: 9}, []string{"p", "q"},
+		map[string]string{"why": "Since.", "same": "The same. Since."}))
 	require.Contains(t, table, "| p | 4 | 1 | 1 | 1 | 1 | 2 | abc |\n| q | not yet |")
 	require.Contains(t, table, "25.0 % of all are found, 33.3 % of those that are not the same.")
 	require.Contains(t, table, "- `two (3 tests come by)`")
@@ -365,7 +368,8 @@ func TestBench(t *testing.T) {
 		t.Skip("short, or under the race detector: the go command compiles and links")
 	}
 	dir := t.TempDir()
-	files := map[string]string{"go.mod": "module sample\n\ngo 1.24\n", "x.go": switchSample, "x_test.go": switchTests, "other/x_test.go": switchOthers}
+	files := map[string]string{"go.mod": "module sample\n\ngo 1.24\n", "x.go": switchSample,
+		"x_test.go": switchTests, "other/x_test.go": switchOthers}
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "other"), 0o700))
 	for name, text := range files {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
@@ -381,7 +385,8 @@ func TestBench(t *testing.T) {
 	var todo, endless []*bug
 	for i := range bugs {
 		switch {
-		case bugs[i].id() == "sample/x.go add: operator: a + b -> a - b", bugs[i].id() == "sample/x.go pick: assignment: i++ -> i--":
+		case bugs[i].id() == "sample/x.go add: operator: a + b -> a - b",
+			bugs[i].id() == "sample/x.go pick: assignment: i++ -> i--":
 			endless = append(endless, &bugs[i])
 		case c.compiles(&bugs[i]):
 			todo = append(todo, &bugs[i])
@@ -390,7 +395,8 @@ func TestBench(t *testing.T) {
 	require.Len(t, endless, 2)
 	_, alone := c.choose(todo)
 	require.Len(t, alone, 1, "the length of an array")
-	o := &mutantOptions{memory: 8192, dirs: map[string]string{"sample": dir, "sample/other": filepath.Join(dir, "other")}}
+	o := &mutantOptions{memory: 8192,
+		dirs: map[string]string{"sample": dir, "sample/other": filepath.Join(dir, "other")}}
 	b := bench{mutantOptions: o, pkg: pkgs[0], dir: t.TempDir(), testers: []string{"sample", "sample/other"}}
 	var survivors []string
 	require.NoError(t, b.tryAll(t.Context(), c, todo, func(x *bug, r result, reach int, _ time.Duration) error {
@@ -409,7 +415,8 @@ func TestBench(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, b.build(t.Context(), 0, with))
 	for i := range endless {
-		r, said := b.execute(t.Context(), 0, i+1, []*testFunc{{name: ".*"}}, 1, "") // no time at all: tests that do end may be faster all the same
+		// No time at all: tests that do end may be faster all the same.
+		r, said := b.execute(t.Context(), 0, i+1, []*testFunc{{name: ".*"}}, 1, "")
 		require.Equal(t, late, r, string(said))
 	}
 	kept, err := os.ReadFile(filepath.Join(dir, "x.go"))

@@ -29,16 +29,20 @@ type programOptions struct {
 func interopVerbs(t *tool, args []string) error {
 	o := programOptions{logf: t.logf}
 	suites := t.suites(programs.Suites, "Debian suites whose programs to run")
-	t.Var(&o.groups, "group", "comma-separated groups to run, of "+strings.Join(programs.Groups(), ", ")+"; empty means all")
+	t.Var(&o.groups, "group",
+		"comma-separated groups to run, of "+strings.Join(programs.Groups(), ", ")+"; empty means all")
 	t.StringVar(&o.only, "case", "", "run only cases whose program and arguments contain this")
 	t.StringVar(&o.link, "link", "udp", "link to run on: udp, packet or xdp")
 	t.StringVar(&o.md, "md", "", "also write the table to this file, as Markdown")
-	t.StringVar(&o.pyverbs, "pyverbs", "", "run the test suite of pyverbs only, here and on rxe in guests, and write a comparison to this file")
+	t.StringVar(&o.pyverbs, "pyverbs", "",
+		"run the test suite of pyverbs only, here and on rxe in guests, and write a comparison to this file")
 	t.StringVar(&o.bin, "bin", "bin", "folder of roce, with the libraries in verbs below it")
 	t.BoolVar(&o.quick, "quick", false, "run a subset")
-	t.BoolVar(&o.smoke, "smoke", false, "run some that pass on any machine, however busy, or none if the machine allows no network namespaces; -group does not count")
+	t.BoolVar(&o.smoke, "smoke", false,
+		"run some that pass on any machine, however busy, or none if the machine allows no network namespaces; -group does not count")
 	t.IntVar(&o.again, "again", 0, "how often to try a case that fails again; what has failed first is printed, too")
-	t.BoolVar(&o.install, "install", false, "install what building the libraries and running the programs needs, by apt, and do nothing else")
+	t.BoolVar(&o.install, "install", false,
+		"install what building the libraries and running the programs needs, by apt, and do nothing else")
 	t.BoolVar(&o.verbose, "v", false, "print each row as it comes")
 	t.IntVar(&o.jobs, "jobs", 3, "how many cases run side by side")
 	timeout := t.Duration("timeout", time.Hour, "limit for everything")
@@ -102,7 +106,8 @@ func programsRoot(ctx context.Context, suite string, logf func(string, ...any)) 
 }
 
 // stages mounts a stage for each suite.
-func stages(ctx context.Context, bin string, suites []string, logf func(string, ...any)) (all []*programs.Stage, err error) {
+func stages(ctx context.Context, bin string, suites []string,
+	logf func(string, ...any)) (all []*programs.Stage, err error) {
 	if bin, err = filepath.Abs(bin); err != nil {
 		return nil, err
 	}
@@ -126,7 +131,8 @@ func (o *programOptions) run(ctx context.Context) (failed int, err error) {
 			o.logf("%-4s %s (%.1f s) %s", row.Result, row.Name(), row.Seconds, row.Detail)
 		}
 	}}
-	r := &programs.Runner{Groups: o.groups, Quick: o.quick, Smoke: o.smoke, Only: o.only, Jobs: o.jobs, Again: o.again, Options: []string{"--link=" + o.link}, Report: report}
+	r := &programs.Runner{Groups: o.groups, Quick: o.quick, Smoke: o.smoke, Only: o.only, Jobs: o.jobs,
+		Again: o.again, Options: []string{"--link=" + o.link}, Report: report}
 	r.Stages, err = stages(ctx, o.bin, o.suites, o.logf)
 	if o.smoke {
 		err = programs.Allowed(err)

@@ -41,7 +41,8 @@ func (o *programOptions) compare(ctx context.Context) (failed int, err error) {
 	fmt.Fprintf(&b, "([verbs.md](../docs/verbs.md)), on the link %s, and on the kernel's rxe in a guest of the same Debian suite.\n\n", o.link)
 	fmt.Fprintf(&b, "The tests of RDMA-CM look for the network interface of the device in sysfs, where rxe has none: they are skipped there. Here\n")
 	fmt.Fprintf(&b, "they find a stand-in, and run.\n\n")
-	fmt.Fprintf(&b, "Run on %s as %s.\n", time.Now().UTC().Format(time.DateOnly), map[bool]string{true: "root", false: "a user"}[os.Getuid() == 0])
+	fmt.Fprintf(&b, "Run on %s as %s.\n", time.Now().UTC().Format(time.DateOnly),
+		map[bool]string{true: "root", false: "a user"}[os.Getuid() == 0])
 	for _, s := range all {
 		n, err := compareSuite(ctx, &b, s, o.link, o.logf)
 		failed += n
@@ -53,7 +54,8 @@ func (o *programOptions) compare(ctx context.Context) (failed int, err error) {
 }
 
 // compareSuite writes the table of one Debian suite, and returns how many tests failed here.
-func compareSuite(ctx context.Context, b *bytes.Buffer, s *programs.Stage, link string, logf func(string, ...any)) (failed int, err error) {
+func compareSuite(ctx context.Context, b *bytes.Buffer, s *programs.Stage, link string,
+	logf func(string, ...any)) (failed int, err error) {
 	version := s.Version("pyverbs")
 	ours, err := here(ctx, s, link)
 	if err != nil {
@@ -71,7 +73,8 @@ func compareSuite(ctx context.Context, b *bytes.Buffer, s *programs.Stage, link 
 		}
 	}
 	fmt.Fprintf(b, "\n## rdma-core %s (Debian %s), beside rxe of Linux %s\n\n", version, s.Suite, kernel)
-	return failed, programs.WriteComparison(b, []programs.Column{{Name: "goroce", Results: ours}, {Name: "rxe", Results: theirs}})
+	return failed,
+		programs.WriteComparison(b, []programs.Column{{Name: "goroce", Results: ours}, {Name: "rxe", Results: theirs}})
 }
 
 func here(ctx context.Context, s *programs.Stage, link string) ([]programs.PyResult, error) {
@@ -84,7 +87,8 @@ func here(ctx context.Context, s *programs.Stage, link string) ([]programs.PyRes
 }
 
 // onRXE boots a guest and runs the suite in it.
-func onRXE(ctx context.Context, suite string, logf func(string, ...any)) (kernel string, results []programs.PyResult, err error) {
+func onRXE(ctx context.Context, suite string,
+	logf func(string, ...any)) (kernel string, results []programs.PyResult, err error) {
 	image, err := lab.OpenImage(suite)
 	if err != nil {
 		return "", nil, err

@@ -30,7 +30,8 @@ func runSeeds(t *tool, args []string) error {
 	workers := t.Int("workers", runtime.NumCPU(), "tests that run at a time")
 	first := t.Uint64("seed", uint64(time.Now().Unix())*1e6, "first seed of each test")
 	match := t.String("run", "", "only tests whose package and name match this `regexp`")
-	what := t.Bool("left", false, "only print the arguments for go test that run the tests that do less under the race detector")
+	what := t.Bool("left", false,
+		"only print the arguments for go test that run the tests that do less under the race detector")
 	_ = t.Parse(args) // it exits
 	ctx, stop := t.context(0)
 	defer stop()
@@ -58,7 +59,8 @@ type goPackage struct {
 }
 
 // soakSeeds divides the time evenly between the tests.
-func soakSeeds(ctx context.Context, total time.Duration, workers int, first uint64, match string, patterns []string) error {
+func soakSeeds(ctx context.Context, total time.Duration, workers int, first uint64, match string,
+	patterns []string) error {
 	re, err := regexp.Compile(match)
 	if err != nil {
 		return err
@@ -80,13 +82,15 @@ func soakSeeds(ctx context.Context, total time.Duration, workers int, first uint
 			continue
 		}
 		t.pkg.binary = filepath.Join(dir, fmt.Sprint(i))
-		if out, err := exec.CommandContext(ctx, "go", "test", "-c", "-o", t.pkg.binary, t.pkg.ImportPath).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(ctx, "go", "test", "-c", "-o", t.pkg.binary,
+			t.pkg.ImportPath).CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w\n%s", t.pkg.ImportPath, err, out)
 		}
 	}
 	workers = max(min(workers, len(tests)), 1)
 	each := total * time.Duration(workers) / time.Duration(len(tests))
-	fmt.Printf("%d tests, each for %v, %d at a time, from seed %d\n", len(tests), each.Round(time.Millisecond), workers, first)
+	fmt.Printf("%d tests, each for %v, %d at a time, from seed %d\n", len(tests),
+		each.Round(time.Millisecond), workers, first)
 	var (
 		mu     sync.Mutex
 		failed int
@@ -144,7 +148,8 @@ func goList(ctx context.Context, patterns []string) (all []*goPackage, err error
 	if len(patterns) == 0 {
 		patterns = []string{"./..."}
 	}
-	c := exec.CommandContext(ctx, "go", append([]string{"list", "-json=Dir,ImportPath,GoFiles,TestGoFiles,XTestGoFiles"}, patterns...)...)
+	c := exec.CommandContext(ctx, "go",
+		append([]string{"list", "-json=Dir,ImportPath,GoFiles,TestGoFiles,XTestGoFiles"}, patterns...)...)
 	c.Stderr = os.Stderr
 	out, err := c.Output()
 	if err != nil {

@@ -38,11 +38,14 @@ func runSuites(t *tool, args []string) error {
 	t.Var(&o.on, "on", "comma-separated sites to run them on: "+strings.Join(suites.AllSites, ", "))
 	t.StringVar(&o.only, "only", "", "run only tests whose name contains this")
 	t.StringVar(&o.bin, "bin", "bin", "folder of roce, with the libraries in verbs below it")
-	t.StringVar(&o.archives, "sources", "", "folder with NAME.tar.*, for each suite to be unpacked from there and not fetched")
+	t.StringVar(&o.archives, "sources", "",
+		"folder with NAME.tar.*, for each suite to be unpacked from there and not fetched")
 	t.BoolVar(&o.quick, "quick", false, "run a share of the tests")
-	t.BoolVar(&o.keep, "table", false, "put the results into "+suiteResults+", and make "+suitePage+" of all that is there")
+	t.BoolVar(&o.keep, "table", false,
+		"put the results into "+suiteResults+", and make "+suitePage+" of all that is there")
 	t.BoolVar(&o.page, "page", false, "make "+suitePage+" again, and do nothing else")
-	t.BoolVar(&o.install, "install", false, "install what building and running the suites needs, by apt, and do nothing else")
+	t.BoolVar(&o.install, "install", false,
+		"install what building and running the suites needs, by apt, and do nothing else")
 	t.IntVar(&o.repeat, "repeat", 1, "how often to run everything")
 	timeout := t.Duration("timeout", 6*time.Hour, "limit for everything")
 	if err := t.parseAlone(args); err != nil {
@@ -169,7 +172,8 @@ func (o *suiteOptions) run(ctx context.Context) error {
 }
 
 // turn runs one suite on one site.
-func (o *suiteOptions) turn(ctx context.Context, s suites.Suite, on, dir string, known []suites.Known) (got []suites.Result, err error) {
+func (o *suiteOptions) turn(ctx context.Context, s suites.Suite, on, dir string,
+	known []suites.Known) (got []suites.Result, err error) {
 	out, err := lab.OutDir()
 	if err != nil {
 		return nil, err

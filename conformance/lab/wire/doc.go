@@ -4,12 +4,11 @@
 //
 // # Model
 //
-// A Switch has Ports; a port is anything that reads and writes one frame at a time: a
-// tap device, one end of a datagram socket pair whose other end is QEMU's, or a pair of
-// functions (AttachFunc), by which package wirelink puts a switch before a device. A frame
-// that enters is learned, decoded if it is RoCE v2 (UDP to port 4791), offered to the
-// rules in the order in which they were added (the first that acts decides), traced,
-// and queued to its way out.
+// A Switch has Ports; a port is anything that reads and writes one frame at a time: a tap device,
+// one end of a datagram socket pair whose other end is QEMU's, or a pair of functions (AttachFunc),
+// by which package wirelink puts a switch before a device. A frame that enters is learned, decoded
+// if it is RoCE v2 (UDP to port 4791), offered to the rules in the order in which they were added
+// (the first that acts decides), traced, and queued to its way out.
 //
 // A Rule matches packets by where they entered, addresses, destination QP, opcode and PSN, and acts
 // on the Nth match and Times-1 more. "The second time that PSN p of QP q goes by" is {QPN: q, PSN:
@@ -25,10 +24,9 @@
 //
 // # Concurrency
 //
-// One goroutine reads each port and one writes it; rules, learning and tracing happen
-// under one lock, in the order in which frames entered. Match and Rewrite functions
-// run under that lock and must not call the Switch. Order within a pair of ports is
-// kept unless a rule changes it.
+// One goroutine reads each port and one writes it; rules, learning and tracing happen under one
+// lock, in the order in which frames entered. Match and Rewrite functions run under that lock and
+// must not call the Switch. Order within a pair of ports is kept unless a rule changes it.
 //
 // # Limits
 //

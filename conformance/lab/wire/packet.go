@@ -55,8 +55,7 @@ func (p *Packet) IP() []byte { return p.Frame[p.ip:] }
 // BTH returns the packet from the BTH to the end of the ICRC.
 func (p *Packet) BTH() []byte { return p.Frame[p.udp:] }
 
-// Body returns what follows the BTH, without the ICRC: extension headers, payload,
-// pad.
+// Body returns what follows the BTH, without the ICRC: extension headers, payload, pad.
 func (p *Packet) Body() []byte { return p.Frame[p.udp+bthLen : len(p.Frame)-icrcLen] }
 
 // Is4 reports whether the packet came over IPv4.
@@ -206,7 +205,8 @@ func (p *Packet) ICRCValid() bool {
 	if p.GotICRC() == want {
 		return true
 	}
-	return p.Opcode == OpFlush && p.GotICRC() == crc32.Update(want, crc32.IEEETable, p.Frame[p.udp:len(p.Frame)-icrcLen])
+	return p.Opcode == OpFlush &&
+		p.GotICRC() == crc32.Update(want, crc32.IEEETable, p.Frame[p.udp:len(p.Frame)-icrcLen])
 }
 
 // Seal makes the packet valid again after a rewrite: ICRC, and no UDP checksum over

@@ -51,11 +51,13 @@ const (
 	Rewrite                   // Edit changes it; ICRC and checksums are made right again
 	MarkCE                    // the ECN field becomes Congestion Experienced
 	Observe                   // nothing: Hits counts
-	Swallow                   // it reaches the other port, where captures see it, and no further: the host there loses it
-	Delay                     // it goes out MaxHold later, in the order in which the rule saw them
+	// It reaches the other port, where captures see it, and no further: the host there loses it.
+	Swallow
+	Delay // it goes out MaxHold later, in the order in which the rule saw them
 )
 
-var kindNames = [...]string{"", "drop", "duplicate", "reorder", "corrupt", "rewrite", "mark-ce", "observe", "swallow", "delay"}
+var kindNames = [...]string{"", "drop", "duplicate", "reorder", "corrupt", "rewrite", "mark-ce", "observe",
+	"swallow", "delay"}
 
 func (k Kind) String() string {
 	if int(k) < len(kindNames) {
@@ -64,9 +66,8 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
 
-// HoldMax bounds how long a packet is held back when nothing follows it: it must be
-// shorter than the shortest retransmission timer of a test that wants reordering
-// rather than loss.
+// HoldMax bounds how long a packet is held back when nothing follows it: it must be shorter than
+// the shortest retransmission timer of a test that wants reordering rather than loss.
 const HoldMax = 20 * time.Millisecond
 
 // Rule acts on chosen packets. Don't change it after Add.

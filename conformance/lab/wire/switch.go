@@ -81,7 +81,8 @@ func (s *Switch) Attach(name string, dev io.ReadWriteCloser) (*Port, error) {
 	if s.closed {
 		return nil, errors.New("wire: switch is closed")
 	}
-	p := &Port{Name: name, sw: s, dev: dev, out: make(chan []byte, queueFrames), gone: make(chan struct{}), frames: speaker{last: s.Now()}, packets: speaker{last: s.Now()}}
+	p := &Port{Name: name, sw: s, dev: dev, out: make(chan []byte, queueFrames), gone: make(chan struct{}),
+		frames: speaker{last: s.Now()}, packets: speaker{last: s.Now()}}
 	s.ports = append(s.ports, p)
 	s.wg.Add(2)
 	go p.read()
@@ -98,7 +99,8 @@ func (s *Switch) AttachFunc(name string, deliver func(frame []byte)) (*Port, err
 	if s.closed {
 		return nil, errors.New("wire: switch is closed")
 	}
-	p := &Port{Name: name, sw: s, deliver: deliver, gone: make(chan struct{}), frames: speaker{last: s.Now()}, packets: speaker{last: s.Now()}}
+	p := &Port{Name: name, sw: s, deliver: deliver, gone: make(chan struct{}), frames: speaker{last: s.Now()},
+		packets: speaker{last: s.Now()}}
 	s.ports = append(s.ports, p)
 	return p, nil
 }

@@ -70,7 +70,8 @@ func (p *Packet) connected() (uint8, bool) { return p.Opcode & 0x1f, p.Opcode>>5
 
 // kindWords are the actions that text names.
 var kindWords = map[string]Kind{
-	"drop": Drop, "duplicate": Duplicate, "delay": Delay, "reorder": Hold, "corrupt": Corrupt, "mark-ce": MarkCE, "observe": Observe,
+	"drop": Drop, "duplicate": Duplicate, "delay": Delay, "reorder": Hold, "corrupt": Corrupt,
+	"mark-ce": MarkCE, "observe": Observe,
 }
 
 // ruleParser collects what the words of a rule say.
@@ -97,7 +98,8 @@ func ParseRule(text string, ports []string, rng *rand.Rand) (*RuleText, error) {
 	if !ok {
 		return fail("%q is not one of drop, duplicate, delay, reorder, corrupt, mark-ce, observe", words[0])
 	}
-	p := &ruleParser{rule: &Rule{Kind: kind, Match: Match{AnyPSN: true}}, ports: ports, rng: rng, given: map[string]bool{}}
+	p := &ruleParser{rule: &Rule{Kind: kind, Match: Match{AnyPSN: true}}, ports: ports, rng: rng,
+		given: map[string]bool{}}
 	if kind == Corrupt {
 		p.rule.Offset = -icrcLen - 1
 	}
@@ -239,7 +241,8 @@ func (p *ruleParser) psn(value string) error {
 			return fmt.Errorf("psn=%s: not a PSN, or two with - between", value)
 		}
 	}
-	p.choose = append(p.choose, func(k *Packet) bool { return (k.PSN-uint32(a))&0xffffff <= (uint32(b)-uint32(a))&0xffffff })
+	p.choose = append(p.choose,
+		func(k *Packet) bool { return (k.PSN-uint32(a))&0xffffff <= (uint32(b)-uint32(a))&0xffffff })
 	return nil
 }
 

@@ -93,10 +93,12 @@ func TestShareRepeats(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for _, text := range []string{
-		"", "eat", "drop psn", "drop psn=", "drop psn=1 psn=2", "drop psn=0x1000000", "drop psn=1-x", "drop qp=-1", "drop qp=x", "drop from=c", "drop src=x",
-		"drop op=nonsense", "drop op=256", "drop nth=0", "drop times=0", "drop share=0", "drop share=2", "drop share=x", "drop share=1% every=2", "drop every=0",
-		"drop copies=1", "drop time=1ms", "drop behind=1", "drop byte=1", "drop xor=1", "delay", "delay time=0s", "delay time=2m", "delay time=x",
-		"corrupt xor=0", "corrupt xor=256", "duplicate copies=0", "reorder behind=0", "drop color=red", "drop nth=x",
+		"", "eat", "drop psn", "drop psn=", "drop psn=1 psn=2", "drop psn=0x1000000", "drop psn=1-x",
+		"drop qp=-1", "drop qp=x", "drop from=c", "drop src=x", "drop op=nonsense", "drop op=256", "drop nth=0",
+		"drop times=0", "drop share=0", "drop share=2", "drop share=x", "drop share=1% every=2", "drop every=0",
+		"drop copies=1", "drop time=1ms", "drop behind=1", "drop byte=1", "drop xor=1", "delay",
+		"delay time=0s", "delay time=2m", "delay time=x", "corrupt xor=0", "corrupt xor=256",
+		"duplicate copies=0", "reorder behind=0", "drop color=red", "drop nth=x",
 	} {
 		if _, err := ParseRule(text, []string{"a", "b"}, nil); err == nil {
 			t.Errorf("%q is taken", text)
@@ -106,7 +108,8 @@ func TestParseRefuses(t *testing.T) {
 
 // Any text is a rule or an error, and a rule can be applied.
 func FuzzParseRule(f *testing.F) {
-	for _, s := range []string{"drop psn=1-5 op=send,0x04", "delay time=5ms share=1%", "corrupt byte=-5 xor=3 every=2"} {
+	for _, s := range []string{"drop psn=1-5 op=send,0x04", "delay time=5ms share=1%",
+		"corrupt byte=-5 xor=3 every=2"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

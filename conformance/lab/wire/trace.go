@@ -134,8 +134,7 @@ type Capture struct {
 	opcodes map[uint8]int // under the switch's lock
 }
 
-// Capture starts a capture to path: of the RoCE packets that match, or with nil of all
-// frames.
+// Capture starts a capture to path: of the RoCE packets that match, or with nil of all frames.
 func (s *Switch) Capture(path string, match func(*Packet) bool) (*Capture, error) {
 	f, err := os.Create(path)
 	if err != nil {

@@ -60,7 +60,8 @@ type Act struct {
 
 // Views starts to record what two ports see of the RoCE packets that match, and of ICMP.
 func (s *Switch) Views(a, b *Port, match func(*Packet) bool) *Views {
-	v := &Views{sw: s, ports: [2]*Port{a, b}, match: match, base: time.Now().Add(-s.Now()), held: map[*byte]*Act{}, open: map[openFlow][]*Act{}}
+	v := &Views{sw: s, ports: [2]*Port{a, b}, match: match, base: time.Now().Add(-s.Now()),
+		held: map[*byte]*Act{}, open: map[openFlow][]*Act{}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.views = append(s.views, v)
@@ -240,7 +241,8 @@ func (v *Views) WritePcapng(w io.Writer, view int) error {
 	}
 	unknown := le.AppendUint64(nil, ^uint64(0)) // length of the section
 	out := block(nil, ngSection, u32(ngByteOrder), u16(1, 0), unknown)
-	out = block(out, ngInterface, u16(pcapEthernet, 0), u32(MaxFrame), u16(ngTimeResolution, 1), []byte{9, 0, 0, 0}, u32(0))
+	out = block(out, ngInterface, u16(pcapEthernet, 0), u32(MaxFrame), u16(ngTimeResolution, 1),
+		[]byte{9, 0, 0, 0}, u32(0))
 	for _, x := range v.Shots(view) {
 		dir := uint32(ngInbound)
 		if x.Out {
@@ -248,7 +250,8 @@ func (v *Views) WritePcapng(w io.Writer, view int) error {
 		}
 		at := uint64(x.At.UnixNano())
 		pad := make([]byte, -len(x.Frame)&3)
-		out = block(out, ngPacket, u32(0, uint32(at>>32), uint32(at), uint32(len(x.Frame)), uint32(len(x.Frame))), x.Frame, pad, u16(ngFlags, 4), u32(dir), u32(0))
+		out = block(out, ngPacket, u32(0, uint32(at>>32), uint32(at), uint32(len(x.Frame)), uint32(len(x.Frame))),
+			x.Frame, pad, u16(ngFlags, 4), u32(dir), u32(0))
 	}
 	_, err := w.Write(out)
 	return err

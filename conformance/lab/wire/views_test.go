@@ -31,7 +31,8 @@ func TestViews(t *testing.T) {
 		sent int
 		got  []int
 		next int
-	}{{drop, 2, nil, 2}, {twice, 3, []int{2, 3}, 0}, {hold, 4, []int{5}, 0}, {bad, 6, []int{6}, 0}, {lost, 7, []int{7}, 0}} {
+	}{{drop, 2, nil, 2}, {twice, 3, []int{2, 3}, 0}, {hold, 4, []int{5}, 0}, {bad, 6, []int{6}, 0}, {lost,
+		7, []int{7}, 0}} {
 		n := 0
 		for _, x := range v.Acts() {
 			if x.Rule != c.rule {

@@ -104,7 +104,8 @@ func TestDecodeGolden(t *testing.T) {
 	if !ok || len(p.Frame) != len(f) {
 		t.Fatal("padding was not cut off")
 	}
-	if p.Opcode != OpSendOnly || p.QPN != 0x11 || p.PSN != 0xdea351 || !p.AckReq || p.MigReq || p.PKey != 0xffff || p.SrcPort != 0xc6c5 ||
+	if p.Opcode != OpSendOnly || p.QPN != 0x11 || p.PSN != 0xdea351 || !p.AckReq || p.MigReq ||
+		p.PKey != 0xffff || p.SrcPort != 0xc6c5 ||
 		p.Src != netip.MustParseAddr("10.77.0.2") || p.Dst != netip.MustParseAddr("10.77.0.3") || len(p.Body()) != 16 {
 		t.Fatalf("%+v", p)
 	}
@@ -150,9 +151,12 @@ func TestRules(t *testing.T) {
 		{"other port", &Rule{Match: Match{PSN: 2, From: "b"}, Kind: Drop}, []uint32{2}, []uint32{2}},
 		{"other QP", &Rule{Match: Match{PSN: 2, QPN: 0x12}, Kind: Drop}, []uint32{2}, []uint32{2}},
 		{"this QP", &Rule{Match: Match{PSN: 2, QPN: 0x11}, Kind: Drop}, []uint32{2, 3}, []uint32{3}},
-		{"other opcode", &Rule{Match: Match{PSN: 2, Opcodes: []uint8{OpAcknowledge}}, Kind: Drop}, []uint32{2}, []uint32{2}},
-		{"duplicate", &Rule{Match: Match{PSN: 2}, Kind: Duplicate, Copies: 2}, []uint32{1, 2, 3}, []uint32{1, 2, 2, 2, 3}},
-		{"hold", &Rule{Match: Match{PSN: 2}, Kind: Hold, Behind: 2, MaxHold: time.Hour}, []uint32{1, 2, 3, 4, 5}, []uint32{1, 3, 4, 2, 5}},
+		{"other opcode", &Rule{Match: Match{PSN: 2, Opcodes: []uint8{OpAcknowledge}}, Kind: Drop},
+			[]uint32{2}, []uint32{2}},
+		{"duplicate", &Rule{Match: Match{PSN: 2}, Kind: Duplicate, Copies: 2}, []uint32{1, 2, 3},
+			[]uint32{1, 2, 2, 2, 3}},
+		{"hold", &Rule{Match: Match{PSN: 2}, Kind: Hold, Behind: 2, MaxHold: time.Hour},
+			[]uint32{1, 2, 3, 4, 5}, []uint32{1, 3, 4, 2, 5}},
 		{"hold the last", &Rule{Match: Match{PSN: 2}, Kind: Hold}, []uint32{1, 2}, []uint32{1, 2}},
 		{"observe", &Rule{Match: Match{AnyPSN: true}, Times: -1, Kind: Observe}, []uint32{1, 2}, []uint32{1, 2}},
 	}

@@ -5,10 +5,9 @@
 // # Shape
 //
 // [New] makes a [Stage] with two [Host]s, whose devices, queue pairs and memory are those of
-// package verbs. [Host.Faults] takes rules of roce/link/fault, which act between the
-// host and the wire, as a network would. [Stage.Do] posts a work request and waits for its
-// completion in virtual time. [Stage.Capture] is a pcapng file, [Stage.Report] what the analyser
-// says of it.
+// package verbs. [Host.Faults] takes rules of roce/link/fault, which act between the host and the
+// wire, as a network would. [Stage.Do] posts a work request and waits for its completion in virtual
+// time. [Stage.Capture] is a pcapng file, [Stage.Report] what the analyser says of it.
 //
 // Everything depends on the configuration alone: two runs are the same, packet by packet.
 //

@@ -37,7 +37,8 @@ func (s *Stage) Fates(host int) (sent []Fate, doubled []int, err error) {
 		if p.Dir == pcap.Out && p.ICMP == nil {
 			k := likeness{p.Opcode, p.DestQP, p.PSN}
 			like[k] = append(like[k], len(sent))
-			sent = append(sent, Fate{Frame: p.Frame, AtNs: p.AtNs, Opcode: p.Opcode, QPN: p.DestQP, PSN: p.PSN, Bytes: p.PayloadBytes})
+			sent = append(sent,
+				Fate{Frame: p.Frame, AtNs: p.AtNs, Opcode: p.Opcode, QPN: p.DestQP, PSN: p.PSN, Bytes: p.PayloadBytes})
 		}
 	})
 	if err != nil {
@@ -66,7 +67,8 @@ func (s *Stage) Fates(host int) (sent []Fate, doubled []int, err error) {
 			spare = append(spare, a)
 		}
 	}
-	for _, a := range slices.Backward(spare) { // of two that are alike the first is the packet, and the second its double
+	// Of two that are alike the first is the packet, and the second its double.
+	for _, a := range slices.Backward(spare) {
 		for _, i := range like[likeness{a.Opcode, a.QPN, a.PSN}] {
 			if f := &sent[i]; f.AtNs < a.AtNs && a.Arrived < f.Arrived {
 				f.Arrived, a.Arrived = a.Arrived, f.Arrived

@@ -21,9 +21,11 @@ type State struct {
 	transport.QPQueued
 	Completions int // in the completion queue
 	QP          verbs.QPState
-	Posted      int     // work requests so far that [Stage.Post] has posted: the last Sends of them are in the send queue
-	PortBytes   int     // that wait in the switch on their way to the host
-	Rate        cc.Rate // of congestion control; 0 if nothing limits the queue pair
+	// Work requests so far that [Stage.Post] has posted: the last Sends of them are in the send
+	// queue.
+	Posted    int
+	PortBytes int     // that wait in the switch on their way to the host
+	Rate      cc.Rate // of congestion control; 0 if nothing limits the queue pair
 }
 
 // observer notes the state of a host after each step. It is a middleware around the host's link.
@@ -59,7 +61,8 @@ func (h *Host) note() {
 	if h.QP == nil || h.observer == nil {
 		return
 	}
-	s := State{AtNs: h.observer.Now(), Packets: h.packets, Completions: access.Waiting(h.CQ).Len(), QP: h.QP.State(), Posted: len(h.Posted)}
+	s := State{AtNs: h.observer.Now(), Packets: h.packets, Completions: access.Waiting(h.CQ).Len(),
+		QP: h.QP.State(), Posted: len(h.Posted)}
 	shard := core.Open(h.QP).Shard()
 	if shard.Lock() != nil {
 		return // the device is closed

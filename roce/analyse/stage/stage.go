@@ -139,16 +139,17 @@ func (s *Stage) open(h *Host, cfg *Config, i int) error {
 		return err
 	}
 	h.port = l
-	h.Device, err = verbs.Open(verbs.Config{Link: l, Rand: s.Net.Rand(), Tuning: cfg.Tuning[i], WrapLink: func(l link.Link) (link.Link, error) {
-		below, err := trace.New(l, &h.wire)
-		if err != nil {
-			return nil, err
-		}
-		h.Faults = fault.New(below)
-		above, err := trace.New(h.Faults, &h.own)
-		h.observer = &observer{Driven: h.port, above: above, h: h}
-		return h.observer, err
-	}})
+	h.Device, err = verbs.Open(verbs.Config{Link: l, Rand: s.Net.Rand(), Tuning: cfg.Tuning[i],
+		WrapLink: func(l link.Link) (link.Link, error) {
+			below, err := trace.New(l, &h.wire)
+			if err != nil {
+				return nil, err
+			}
+			h.Faults = fault.New(below)
+			above, err := trace.New(h.Faults, &h.own)
+			h.observer = &observer{Driven: h.port, above: above, h: h}
+			return h.observer, err
+		}})
 	if err != nil {
 		return err
 	}
@@ -163,7 +164,8 @@ func (s *Stage) open(h *Host, cfg *Config, i int) error {
 	if h.MR, err = h.PD.RegisterMR(make([]byte, cfg.Bytes), cfg.Access, &iova); err != nil || cfg.Bare {
 		return err
 	}
-	h.QP, err = h.PD.CreateQP(verbs.QPInitAttr{Type: cfg.Type, SendCQ: h.CQ, Caps: cfg.Caps, QPN: ib.QPN(0x11 + i*0x11)})
+	h.QP, err = h.PD.CreateQP(
+		verbs.QPInitAttr{Type: cfg.Type, SendCQ: h.CQ, Caps: cfg.Caps, QPN: ib.QPN(0x11 + i*0x11)})
 	if err == nil {
 		h.QP.SetPSN(cfg.PSN[i])
 	}
@@ -203,7 +205,9 @@ func (s *Stage) Recv(host, n, size int) error {
 	h := s.Hosts[host]
 	for range n {
 		h.recvs++
-		if err := h.QP.PostRecv(&verbs.RecvWR{ID: uint64(1000 + h.recvs), SGList: []verbs.SGE{h.MR.SGE(h.MR.Len()/2, size)}}); err != nil {
+		if err := h.QP.PostRecv(&verbs.RecvWR{
+			ID: uint64(1000 + h.recvs), SGList: []verbs.SGE{h.MR.SGE(h.MR.Len()/2, size)},
+		}); err != nil {
 			return err
 		}
 	}
@@ -214,7 +218,8 @@ func (s *Stage) Recv(host, n, size int) error {
 // Write is a WRITE of n bytes from a host to the other.
 func (s *Stage) Write(host, n int) verbs.SendWR {
 	h, o := s.Hosts[host], s.Hosts[1-host]
-	return verbs.SendWR{Opcode: verbs.WRWrite, SGList: []verbs.SGE{h.MR.SGE(0, n)}, RemoteAddr: o.MR.Addr(), RKey: o.MR.RKey()}
+	return verbs.SendWR{Opcode: verbs.WRWrite, SGList: []verbs.SGE{h.MR.SGE(0, n)}, RemoteAddr: o.MR.Addr(),
+		RKey: o.MR.RKey()}
 }
 
 // Read is a READ of n bytes by a host from the other.

@@ -80,7 +80,9 @@ func (m *cmChecker) add(p *pcap.Packet) {
 			return
 		}
 		if h.TID != a.tid {
-			m.c.broke(RuleCMOrder, p, p.Flow.Src, []Excuse{ExcuseReuse}, fmt.Sprintf("the transaction ID of the REQ in packet %d, %#x", a.frame, uint64(a.tid)), fmt.Sprintf("%#x", uint64(h.TID)))
+			m.c.broke(RuleCMOrder, p, p.Flow.Src, []Excuse{ExcuseReuse},
+				fmt.Sprintf("the transaction ID of the REQ in packet %d, %#x", a.frame, uint64(a.tid)),
+				fmt.Sprintf("%#x", uint64(h.TID)))
 		}
 		m.repeats(p, a, 1, b, &h)
 		if !a.rep {
@@ -136,7 +138,8 @@ func (m *cmChecker) repeats(p *pcap.Packet, a *ask, i int, b *mad.Data, h *mad.H
 	_, _ = hash.Write(b[:])
 	sum := hash.Sum64() | 1
 	if a.same[i] != 0 && a.same[i] != sum {
-		m.c.broke(RuleCMAgain, p, p.Flow.Src, []Excuse{ExcuseReuse}, "the same message, with the same communication ID", fmt.Sprintf("another %v", h.Attribute))
+		m.c.broke(RuleCMAgain, p, p.Flow.Src, []Excuse{ExcuseReuse},
+			"the same message, with the same communication ID", fmt.Sprintf("another %v", h.Attribute))
 	}
 	a.same[i] = sum
 }
@@ -149,7 +152,8 @@ func (m *cmChecker) agree(p *pcap.Packet, q *mad.REQ, r *mad.REP) {
 	passive, active := p.Flow.Src, p.Flow.Dst
 	there := flowKey{active, passive, r.QPN}
 	back := flowKey{passive, active, q.QPN}
-	common := agreement{mtu: q.MTU.Bytes(), noAltPath: q.Alternate == mad.Path{}, pkey: q.PKey, timeoutNs: 2 * q.Primary.AckTimeout.Ns()}
+	common := agreement{mtu: q.MTU.Bytes(), noAltPath: q.Alternate == mad.Path{}, pkey: q.PKey,
+		timeoutNs: 2 * q.Primary.AckTimeout.Ns()}
 	if active.Is6() {
 		common.label = q.Primary.FlowLabel
 	}

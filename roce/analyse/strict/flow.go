@@ -90,7 +90,8 @@ func (f *flow) twice(p *pcap.Packet) bool {
 	now := sight{p.PSN, p.Opcode, ib.TrailingICRC(p.Data), p.Iface, p.Dir, p.HopLimit, p.AtNs}
 	for i := range f.seen {
 		was := &f.seen[i]
-		if was.psn == now.psn && was.op == now.op && was.icrc == now.icrc && now.at-was.at < twiceNs && (was.iface != now.iface || was.dir != now.dir || was.ttl != now.ttl) {
+		if was.psn == now.psn && was.op == now.op && was.icrc == now.icrc && now.at-was.at < twiceNs &&
+			(was.iface != now.iface || was.dir != now.dir || was.ttl != now.ttl) {
 			f.doubled = true
 			return true
 		}
@@ -118,7 +119,8 @@ func (f *flow) add(p *pcap.Packet, info *ib.OpcodeInfo) {
 			f.c.broke(RulePKey, p, f.key.src, []Excuse{ExcuseReuse}, "the P_Key of the REQ", describe(p))
 		}
 		if a.label != 0 && p.FlowLabel == 0 && p.Flow.Src.Is6() {
-			f.c.always(RuleFlowLabel, p, []Excuse{ExcuseUnseen}, "the flow label of the REQ", "flow label 0: "+describe(p))
+			f.c.always(RuleFlowLabel, p, []Excuse{ExcuseUnseen}, "the flow label of the REQ",
+				"flow label 0: "+describe(p))
 		}
 	}
 	if p.CE() && f.marked == nil {

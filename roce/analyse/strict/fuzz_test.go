@@ -37,7 +37,8 @@ func FuzzRead(f *testing.F) {
 // goes far. Each has six bytes: opcode, two of PSN, flags, length, and syndrome or a field.
 func FuzzPackets(f *testing.F) {
 	f.Add([]byte{0x06, 0, 0, 0, 4, 0, 0x08, 0, 1, 0, 1, 0, 0x11, 0, 1, 1, 0, 0x1f}, byte(0))
-	f.Add([]byte{0x0c, 0, 0, 0, 16, 0, 0x0d, 0, 0, 1, 4, 0x1f, 0x0f, 0, 3, 1, 4, 0x1f, 0x0c, 0, 2, 0, 8, 0, 0x11, 0, 2, 1, 0, 0x60}, byte(3))
+	f.Add([]byte{0x0c, 0, 0, 0, 16, 0, 0x0d, 0, 0, 1, 4, 0x1f, 0x0f, 0, 3, 1, 4, 0x1f, 0x0c, 0, 2, 0, 8, 0,
+		0x11, 0, 2, 1, 0, 0x60}, byte(3))
 	f.Add([]byte{0x04, 0, 0, 0, 1, 0, 0x11, 0, 0, 1, 0, 0x2c, 0x04, 0, 1, 0, 1, 0, 0x11, 0, 0, 1, 0, 0x62}, byte(3))
 	f.Fuzz(func(t *testing.T, b []byte, o byte) {
 		w := newWire()

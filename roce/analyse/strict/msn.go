@@ -44,7 +44,9 @@ func (h *half) number(p *pcap.Packet, r *rec) {
 		// As if the fewest had come before.
 		number := add(m.base, m.low+r.number)
 		if number.Diff(c.limit) > 1 {
-			f.c.broke(RuleCredits, p, f.key.src, append(h.capture(), ExcuseWay), fmt.Sprintf("no message but number %d, one more than the credits allow", c.limit.Next()), fmt.Sprintf("number %d: %s", number, describe(p)))
+			f.c.broke(RuleCredits, p, f.key.src, append(h.capture(), ExcuseWay),
+				fmt.Sprintf("no message but number %d, one more than the credits allow", c.limit.Next()),
+				fmt.Sprintf("number %d: %s", number, describe(p)))
 		}
 	}
 }
@@ -74,7 +76,8 @@ func (h *half) before(r *rec) *rec {
 // needsReceive reports whether a message takes a receive.
 func needsReceive(op ib.Opcode) bool {
 	i := op.Info()
-	return i.Op == ib.OpSend && i.Pos&ib.First != 0 || i.Op == ib.OpWrite && i.Pos == ib.Only && i.Headers&ib.HasImmDt != 0
+	return i.Op == ib.OpSend && i.Pos&ib.First != 0 ||
+		i.Op == ib.OpWrite && i.Pos == ib.Only && i.Headers&ib.HasImmDt != 0
 }
 
 // msn judges the message sequence number of an answer.
@@ -92,7 +95,8 @@ func (f *flow) msn(p *pcap.Packet, h *half, r *rec) {
 	// Messages that are completed for certain: those before, and, where its last packet is
 	// acknowledged, this one.
 	through := r.number - 1
-	if p.Opcode == ib.RCAcknowledge && p.AETH.Syndrome.Kind() == ib.SyndromeACK && r.op.Info().Pos&ib.Last != 0 && r.op != ib.RCReadRequest {
+	if p.Opcode == ib.RCAcknowledge && p.AETH.Syndrome.Kind() == ib.SyndromeACK &&
+		r.op.Info().Pos&ib.Last != 0 && r.op != ib.RCReadRequest {
 		through = r.number
 	}
 	if !m.bounded {
@@ -102,7 +106,9 @@ func (f *flow) msn(p *pcap.Packet, h *half, r *rec) {
 	at := p.AETH.MSN.Diff(m.base)
 	low, high := max(m.low, at-m.sent), min(m.high, at-through)
 	if low > high {
-		f.c.broke(RuleMSN, p, f.key.src, h.capture(), fmt.Sprintf("MSN %d to %d: messages that are acknowledged with it, and that were sent", add(m.base, m.low+through), add(m.base, m.high+m.sent)), describe(p))
+		f.c.broke(RuleMSN, p, f.key.src, h.capture(),
+			fmt.Sprintf("MSN %d to %d: messages that are acknowledged with it, and that were sent",
+				add(m.base, m.low+through), add(m.base, m.high+m.sent)), describe(p))
 		return
 	}
 	m.low, m.high = low, high

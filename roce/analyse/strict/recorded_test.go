@@ -115,7 +115,8 @@ func TestRecorded(t *testing.T) {
 		if seeds.Race && i%8 != 0 {
 			continue // nothing here runs side by side
 		}
-		for j, o := range []strict.Options{{}, {Lossless: true}, {Complete: true, Lossless: true}, {}, {Lossless: true}, {Complete: true}, {Complete: true, Lossless: true}} {
+		for j, o := range []strict.Options{{}, {Lossless: true}, {Complete: true, Lossless: true}, {},
+			{Lossless: true}, {Complete: true}, {Complete: true, Lossless: true}} {
 			rng := rand.New(rand.NewPCG(uint64(i), uint64(j)))
 			c := strict.New(o)
 			for _, p := range x.packets {

@@ -151,9 +151,11 @@ func (h *half) spanOf(dlen uint32) int { return max(1, int((int64(dlen)+int64(h.
 func (f *flow) request(p *pcap.Packet, info *ib.OpcodeInfo) {
 	h := &f.half
 	d := p.PSN.Diff(h.next)
-	if h.begun && (d > h.slack+farAhead || d < 0 && !h.covers(p.PSN) && (d < -farBack || f.c.opt.Complete && p.PSN.Diff(h.first) < 0 && d < -farAhead)) {
+	if h.begun && (d > h.slack+farAhead ||
+		d < 0 && !h.covers(p.PSN) && (d < -farBack || f.c.opt.Complete && p.PSN.Diff(h.first) < 0 && d < -farAhead)) {
 		if h.fromStart && f.c.opt.Complete && d > 0 {
-			f.c.broke(RulePSNOrder, p, f.key.src, f.onWay(nil), fmt.Sprintf("PSN %d, or one that was sent before", h.next), describe(p))
+			f.c.broke(RulePSNOrder, p, f.key.src, f.onWay(nil),
+				fmt.Sprintf("PSN %d, or one that was sent before", h.next), describe(p))
 		}
 		other, agreed := f.other, f.agreed
 		f.begin()
@@ -191,7 +193,8 @@ func (f *flow) request(p *pcap.Packet, info *ib.OpcodeInfo) {
 	switch {
 	case d > h.slack && !f.faithful(): // lost on the way here, or overtaken
 	case d > h.slack:
-		f.c.broke(RulePSNOrder, p, f.key.src, f.onWay(h.capture()), fmt.Sprintf("PSN %d, or one that was sent before", h.next), describe(p))
+		f.c.broke(RulePSNOrder, p, f.key.src, f.onWay(h.capture()),
+			fmt.Sprintf("PSN %d, or one that was sent before", h.next), describe(p))
 	case d > 0: // so long was the READ before
 		h.newest.span += d
 	}
@@ -223,7 +226,8 @@ func (f *flow) learn(p *pcap.Packet) {
 }
 
 func (h *half) recordOf(p *pcap.Packet, info *ib.OpcodeInfo) *rec {
-	r := &rec{psn: p.PSN, span: 1, op: p.Opcode, len: p.PayloadBytes, frame: p.Frame, lastNs: p.AtNs, copies: 1, ident: p.Ident}
+	r := &rec{psn: p.PSN, span: 1, op: p.Opcode, len: p.PayloadBytes, frame: p.Frame, lastNs: p.AtNs,
+		copies: 1, ident: p.Ident}
 	if info.Headers&ib.HasRETH != 0 {
 		r.va, r.rkey, r.dlen, r.full = p.RETH.VA, p.RETH.RKey, p.RETH.Len, p.RETH.Len
 	}
@@ -288,7 +292,8 @@ func (f *flow) again(p *pcap.Packet, was, now *rec) {
 		if was.op == ib.RCReadRequest && now.op == ib.RCReadRequest && was.va == now.va && was.rkey == now.rkey {
 			reuse = append(slices.Clip(reuse), f.half.capture()...) // the first may have been a part of this one
 		}
-		f.c.broke(RuleAgain, p, f.key.src, reuse, "the request of packet "+fmt.Sprint(was.frame)+" again, with the same "+why, describe(p))
+		f.c.broke(RuleAgain, p, f.key.src, reuse,
+			"the request of packet "+fmt.Sprint(was.frame)+" again, with the same "+why, describe(p))
 		if len(reuse) > 0 { // follow the newer one
 			now.wrong = ""
 		}
@@ -352,11 +357,15 @@ func (f *flow) inside(p *pcap.Packet, now *rec) bool {
 	}
 	off := p.PSN.Diff(r.psn) * h.mtu
 	if p.Opcode != ib.RCReadRequest {
-		f.c.broke(RuleOverlap, p, f.key.src, f.reuse(r, p), fmt.Sprintf("none of the PSNs %d to %d, but for a READ: they are of the READ in packet %d", r.psn, r.psn.Add(r.span-1), r.frame), describe(p))
+		f.c.broke(RuleOverlap, p, f.key.src, f.reuse(r, p),
+			fmt.Sprintf("none of the PSNs %d to %d, but for a READ: they are of the READ in packet %d", r.psn,
+				r.psn.Add(r.span-1), r.frame), describe(p))
 		return false
 	}
 	if now.va != r.va+uint64(off) || now.rkey != r.rkey || int64(off)+int64(now.dlen) > int64(r.full) {
-		f.c.broke(RuleAgain, p, f.key.src, f.reuse(r, p), fmt.Sprintf("the rest of the READ in packet %d: address %#x, key %#x, length %d", r.frame, r.va+uint64(off), uint32(r.rkey), int64(r.full)-int64(off)), describe(p))
+		f.c.broke(RuleAgain, p, f.key.src, f.reuse(r, p),
+			fmt.Sprintf("the rest of the READ in packet %d: address %#x, key %#x, length %d", r.frame,
+				r.va+uint64(off), uint32(r.rkey), int64(r.full)-int64(off)), describe(p))
 		return true
 	}
 	now.anew, now.full = true, r.full-uint32(off)
@@ -384,7 +393,8 @@ func (f *flow) follows(p *pcap.Packet, now *rec) {
 		f.c.broke(RuleMessageOrder, p, f.key.src, nil, now.wrong, describe(p))
 	} else if r := h.inRead(p.PSN.Prev()); r != nil && !now.known && h.slack == 0 && h.mtu != 0 {
 		now.wrong = "the first packet of a message"
-		f.c.broke(RuleMessageOrder, p, f.key.src, f.reuse(r, p), now.wrong+fmt.Sprintf(" behind the READ in packet %d", r.frame), describe(p))
+		f.c.broke(RuleMessageOrder, p, f.key.src, f.reuse(r, p),
+			now.wrong+fmt.Sprintf(" behind the READ in packet %d", r.frame), describe(p))
 	}
 	if r := h.recs[p.PSN.Next()]; r != nil && now.span == 1 {
 		f.adjacent(p, now, r, now)
@@ -410,7 +420,8 @@ func (f *flow) adjacent(p *pcap.Packet, a, b, now *rec) {
 	if now == a {
 		older = b
 	}
-	f.c.broke(RuleMessageOrder, p, f.key.src, f.reuse(older, p), fmt.Sprintf("%s (PSN %d)", want, a.psn), fmt.Sprintf("%v, PSN %d", b.op, b.psn))
+	f.c.broke(RuleMessageOrder, p, f.key.src, f.reuse(older, p), fmt.Sprintf("%s (PSN %d)", want, a.psn),
+		fmt.Sprintf("%v, PSN %d", b.op, b.psn))
 	b.wrong = want
 }
 

@@ -61,22 +61,27 @@ func (f *flow) asked(p *pcap.Packet, h *half) bool {
 	if nak {
 		// It names what has not come; what has is behind.
 		if d >= h.slack-1 && !h.covers(p.PSN) || d >= h.slack {
-			f.c.broke(RuleNAKUnfounded, p, f.key.src, h.capture(), fmt.Sprintf("no sequence NAK but for a PSN before %d, the highest that was sent", h.next.Prev()), describe(p))
+			f.c.broke(RuleNAKUnfounded, p, f.key.src, h.capture(),
+				fmt.Sprintf("no sequence NAK but for a PSN before %d, the highest that was sent", h.next.Prev()),
+				describe(p))
 			return false
 		}
 		if r := h.find(p.PSN); r != nil && r.psn.Add(r.span).Diff(h.next) >= 0 && h.slack == 0 {
-			f.c.broke(RuleNAKUnfounded, p, f.key.src, h.capture(), fmt.Sprintf("no sequence NAK: nothing behind PSN %d was sent", p.PSN), describe(p))
+			f.c.broke(RuleNAKUnfounded, p, f.key.src, h.capture(),
+				fmt.Sprintf("no sequence NAK: nothing behind PSN %d was sent", p.PSN), describe(p))
 			return false
 		}
 		return p.PSN.Diff(h.first) >= 0
 	}
 	switch {
 	case d >= h.slack:
-		f.c.broke(RuleAckUnsent, p, f.key.src, h.capture(), fmt.Sprintf("an answer to a PSN before %d, which was not sent yet", h.next.Add(h.slack)), describe(p))
+		f.c.broke(RuleAckUnsent, p, f.key.src, h.capture(),
+			fmt.Sprintf("an answer to a PSN before %d, which was not sent yet", h.next.Add(h.slack)), describe(p))
 		return false
 	case p.PSN.Diff(h.first) < 0:
 		if h.fromStart || f.c.opt.Complete && h.f.faithful() {
-			f.c.broke(RuleAckUnsent, p, f.key.src, nil, fmt.Sprintf("an answer to a PSN from %d on, the first that was sent", h.first), describe(p))
+			f.c.broke(RuleAckUnsent, p, f.key.src, nil,
+				fmt.Sprintf("an answer to a PSN from %d on, the first that was sent", h.first), describe(p))
 		}
 		return false
 	}
@@ -94,9 +99,11 @@ func (f *flow) readResponse(p *pcap.Packet, info *ib.OpcodeInfo, h *half) {
 		case info.Pos&ib.First != 0:
 		case !s.begun:
 		case !s.on:
-			f.c.broke(RuleStream, p, f.key.src, e, fmt.Sprintf("FIRST or ONLY: the responses before ended in packet %d", s.frame), describe(p))
+			f.c.broke(RuleStream, p, f.key.src, e,
+				fmt.Sprintf("FIRST or ONLY: the responses before ended in packet %d", s.frame), describe(p))
 		case p.PSN != s.next:
-			f.c.broke(RuleStream, p, f.key.src, e, fmt.Sprintf("PSN %d, behind packet %d", s.next, s.frame), describe(p))
+			f.c.broke(RuleStream, p, f.key.src, e,
+				fmt.Sprintf("PSN %d, behind packet %d", s.next, s.frame), describe(p))
 		}
 		*s = stream{true, info.Pos&ib.Last == 0, p.PSN.Next(), p.Frame}
 	}
@@ -147,7 +154,8 @@ func (f *flow) wantResponse(p *pcap.Packet, info *ib.OpcodeInfo, h *half) string
 		}
 		if want == "" {
 			names := map[ib.Position]string{ib.First: "FIRST", ib.Middle: "MIDDLE", ib.Last: "LAST", ib.Only: "ONLY"}
-			want = fmt.Sprintf("READ RESPONSE %s with %d bytes, as the READ in packet %d asks", names[pos], size, r.frame)
+			want = fmt.Sprintf("READ RESPONSE %s with %d bytes, as the READ in packet %d asks",
+				names[pos], size, r.frame)
 		}
 	}
 	return want
@@ -157,19 +165,26 @@ func (f *flow) wantResponse(p *pcap.Packet, info *ib.OpcodeInfo, h *half) string
 func (f *flow) positive(p *pcap.Packet, info *ib.OpcodeInfo, h *half, r *rec) {
 	plain := p.Opcode == ib.RCAcknowledge
 	if h.fatal && p.PSN.Diff(h.fatalPSN) >= 0 && info.Op != ib.OpReadResponse {
-		f.c.broke(RuleContradict, p, f.key.src, []Excuse{ExcuseReuse}, fmt.Sprintf("no ACK of PSN %d and later ones, which packet %d refused for good", h.fatalPSN, h.fatalBy), describe(p))
+		f.c.broke(RuleContradict, p, f.key.src, []Excuse{ExcuseReuse},
+			fmt.Sprintf("no ACK of PSN %d and later ones, which packet %d refused for good", h.fatalPSN, h.fatalBy),
+			describe(p))
 	}
 	if plain && h.done && p.PSN.Diff(h.doneTo) < 0 && f.faithful() && (!h.dups || p.PSN.Diff(h.dupLow) < 0) {
-		f.c.broke(RuleAckBack, p, f.key.src, []Excuse{ExcuseCapture, ExcuseReuse}, fmt.Sprintf("an ACK of PSN %d or later, which was answered: none came again from before this one", h.doneTo), describe(p))
+		f.c.broke(RuleAckBack, p, f.key.src, []Excuse{ExcuseCapture, ExcuseReuse},
+			fmt.Sprintf("an ACK of PSN %d or later, which was answered: none came again from before this one",
+				h.doneTo), describe(p))
 	}
 	if plain && r != nil && ownAnswer(r.op) && !r.data {
 		if f.faithful() {
-			f.c.broke(RuleAckKind, p, f.key.src, h.capture(), fmt.Sprintf("the answer that %v in packet %d needs, before an ACK of its PSN", r.op, r.frame), describe(p))
+			f.c.broke(RuleAckKind, p, f.key.src, h.capture(),
+				fmt.Sprintf("the answer that %v in packet %d needs, before an ACK of its PSN", r.op, r.frame),
+				describe(p))
 		}
 		return
 	}
 	if atomic := info.Op == ib.OpAtomicAck; atomic && r != nil && r.op != ib.RCCompareSwap && r.op != ib.RCFetchAdd {
-		f.c.broke(RuleAckKind, p, f.key.src, h.capture(), fmt.Sprintf("what answers %v in packet %d", r.op, r.frame), describe(p))
+		f.c.broke(RuleAckKind, p, f.key.src, h.capture(),
+			fmt.Sprintf("what answers %v in packet %d", r.op, r.frame), describe(p))
 		return
 	}
 	if h.nak.on && (p.PSN == h.nak.psn || !h.nak.implied && p.PSN.Diff(h.nak.psn) > 0) {
@@ -198,7 +213,9 @@ func (f *flow) accepted(p *pcap.Packet, h *half) {
 			return false
 		}
 		if h.recs[w.psn] == w && w.wrong != "" {
-			f.c.broke(RuleRefuse, p, f.key.src, append(h.capture(), f.mtuExcuse()...), fmt.Sprintf("a NAK of packet %d, which is %v, PSN %d, and should be: %s", w.frame, w.op, w.psn, w.wrong), describe(p))
+			f.c.broke(RuleRefuse, p, f.key.src, append(h.capture(), f.mtuExcuse()...),
+				fmt.Sprintf("a NAK of packet %d, which is %v, PSN %d, and should be: %s", w.frame, w.op,
+					w.psn, w.wrong), describe(p))
 		}
 		return true
 	})
@@ -232,7 +249,8 @@ func (f *flow) answered(p *pcap.Packet, info *ib.OpcodeInfo, h *half, r *rec, pl
 	})
 	if late != nil && (f.faithful() || f.otherSent()) {
 		if f.faithful() {
-			f.c.broke(RuleAckPast, p, f.key.src, h.capture(), fmt.Sprintf("the answer to %v in packet %d, PSN %d, first", late.op, late.frame, late.psn), describe(p))
+			f.c.broke(RuleAckPast, p, f.key.src, h.capture(),
+				fmt.Sprintf("the answer to %v in packet %d, PSN %d, first", late.op, late.frame, late.psn), describe(p))
 		}
 		h.nak = goBack{true, true, late.psn, p.Frame, p.AtNs}
 	}
@@ -245,12 +263,15 @@ func (f *flow) answered(p *pcap.Packet, info *ib.OpcodeInfo, h *half, r *rec, pl
 			return false
 		}
 		if h.f.otherFaithful() {
-			f.c.broke(RuleUnanswered, p, f.key.src, []Excuse{ExcuseCapture, ExcuseWay}, fmt.Sprintf("an answer to packet %d first: %v, PSN %d, again", o.lastFrame, o.op, o.psn), describe(p))
+			f.c.broke(RuleUnanswered, p, f.key.src, []Excuse{ExcuseCapture, ExcuseWay},
+				fmt.Sprintf("an answer to packet %d first: %v, PSN %d, again", o.lastFrame, o.op, o.psn), describe(p))
 		}
 		return true
 	})
 	if u := f.other.unknown; u != nil && r != nil && r.frame > u.Frame && p.PSN.Diff(u.PSN) >= 0 {
-		f.c.broke(RuleUnanswered, p, f.key.src, []Excuse{ExcuseCapture, ExcuseWay}, fmt.Sprintf("a NAK of packet %d first, which has opcode %#02x and PSN %d", u.Frame, u.Data[0], u.PSN), describe(p))
+		f.c.broke(RuleUnanswered, p, f.key.src, []Excuse{ExcuseCapture, ExcuseWay},
+			fmt.Sprintf("a NAK of packet %d first, which has opcode %#02x and PSN %d", u.Frame, u.Data[0], u.PSN),
+			describe(p))
 		f.other.unknown = nil
 	}
 }
@@ -287,7 +308,8 @@ func (f *flow) rnrNAK(p *pcap.Packet, h *half, r *rec) {
 	}
 	i := r.op.Info()
 	if !(i.Op == ib.OpSend || i.Op == ib.OpWrite && i.Headers&ib.HasImmDt != 0) {
-		f.c.broke(RuleRNRKind, p, f.key.src, append(h.capture(), ExcuseUnseen), fmt.Sprintf("another answer to %v, PSN %d: it needs no receive", r.op, r.psn), describe(p))
+		f.c.broke(RuleRNRKind, p, f.key.src, append(h.capture(), ExcuseUnseen),
+			fmt.Sprintf("another answer to %v, PSN %d: it needs no receive", r.op, r.psn), describe(p))
 	}
 	if h.rnr.on && h.rnr.psn == p.PSN {
 		return // the same one again
@@ -309,7 +331,9 @@ func (f *flow) rnrNAK(p *pcap.Packet, h *half, r *rec) {
 func (f *flow) sequenceNAK(p *pcap.Packet, h *half) {
 	r := h.find(p.PSN)
 	if h.rnr.on && h.rnr.psn == p.PSN && r != nil && r.copies == h.rnr.copies && p.AtNs-h.rnr.atNs < h.rnr.waitNs {
-		f.c.broke(RuleNAKAfterRNR, p, f.key.src, f.onWay([]Excuse{ExcuseCapture}), fmt.Sprintf("silence until PSN %d comes again, or the time of the RNR NAK in packet %d is over", p.PSN, h.rnr.frame), describe(p))
+		f.c.broke(RuleNAKAfterRNR, p, f.key.src, f.onWay([]Excuse{ExcuseCapture}),
+			fmt.Sprintf("silence until PSN %d comes again, or the time of the RNR NAK in packet %d is over",
+				p.PSN, h.rnr.frame), describe(p))
 		return
 	}
 	if h.acked && p.PSN.Diff(h.ackedTo) <= 0 {
@@ -326,11 +350,14 @@ func (f *flow) refusal(p *pcap.Packet, h *half, r *rec) {
 		zero := (i.Op == ib.OpRead || i.Op == ib.OpWrite && i.Pos == ib.Only) && r.dlen == 0
 		switch {
 		case p.AETH.Syndrome == ib.NAKRemoteAccess && zero:
-			f.c.broke(RuleZeroLength, p, f.key.src, h.capture(), fmt.Sprintf("another answer: the length in packet %d, %v, is 0", r.frame, r.op), describe(p))
+			f.c.broke(RuleZeroLength, p, f.key.src, h.capture(),
+				fmt.Sprintf("another answer: the length in packet %d, %v, is 0", r.frame, r.op), describe(p))
 		case p.AETH.Syndrome == ib.NAKRemoteAccess && i.Headers&ib.HasRETH != 0 && r.dlen > maxLength:
-			f.c.broke(RuleNAKCode, p, f.key.src, h.capture(), fmt.Sprintf("%v: the length in packet %d is over 2 GiB", ib.NAKInvalidRequest, r.frame), describe(p))
+			f.c.broke(RuleNAKCode, p, f.key.src, h.capture(),
+				fmt.Sprintf("%v: the length in packet %d is over 2 GiB", ib.NAKInvalidRequest, r.frame), describe(p))
 		case h.acked && p.PSN.Diff(h.ackedTo) <= 0 && i.Op != ib.OpRead:
-			f.c.broke(RuleContradict, p, f.key.src, append(h.capture(), ExcuseReuse), fmt.Sprintf("no refusal of PSN %d: it was acknowledged", p.PSN), describe(p))
+			f.c.broke(RuleContradict, p, f.key.src, append(h.capture(), ExcuseReuse),
+				fmt.Sprintf("no refusal of PSN %d: it was acknowledged", p.PSN), describe(p))
 		}
 	}
 	h.wrongs = slices.DeleteFunc(h.wrongs, func(w *rec) bool { return w.psn == p.PSN })
@@ -381,7 +408,9 @@ func (f *flow) end() {
 	}
 	p := f.marked
 	if p != nil && f.other.cnps == 0 {
-		f.c.broke(RuleCNPMissing, p, f.key.dst, []Excuse{ExcuseUnseen}, "a CNP: congestion management is optional, and who has it sends one", "none, for a packet with the mark: "+describe(p))
+		f.c.broke(RuleCNPMissing, p, f.key.dst, []Excuse{ExcuseUnseen},
+			"a CNP: congestion management is optional, and who has it sends one",
+			"none, for a packet with the mark: "+describe(p))
 	}
 	h := &f.half
 	for _, o := range h.again {
@@ -389,12 +418,16 @@ func (f *flow) end() {
 			break // then silence is right
 		}
 		if o.silent > 0 && f.c.opt.Lossless {
-			f.c.broke(RuleUnanswered, &pcap.Packet{Frame: o.lastFrame, AtNs: o.lastNs, Packet: ib.Packet{BTH: ib.BTH{Opcode: o.op, DestQP: f.key.qpn, PSN: o.psn}}}, f.key.dst,
-				[]Excuse{ExcuseCapture, ExcuseWay, ExcuseUnseen}, "the answer again", fmt.Sprintf("nothing, for %v with PSN %d, %d times", o.op, o.psn, o.silent))
+			f.c.broke(RuleUnanswered, &pcap.Packet{Frame: o.lastFrame, AtNs: o.lastNs, Packet: ib.Packet{
+				BTH: ib.BTH{Opcode: o.op, DestQP: f.key.qpn, PSN: o.psn},
+			}}, f.key.dst,
+				[]Excuse{ExcuseCapture, ExcuseWay, ExcuseUnseen}, "the answer again",
+				fmt.Sprintf("nothing, for %v with PSN %d, %d times", o.op, o.psn, o.silent))
 			o.silent = 0
 		}
 	}
 	if u := f.unknown; u != nil {
-		f.c.broke(RuleUnanswered, u, f.key.dst, []Excuse{ExcuseCapture, ExcuseWay, ExcuseUnseen}, "a NAK", fmt.Sprintf("nothing, for opcode %#02x with PSN %d", u.Data[0], u.PSN))
+		f.c.broke(RuleUnanswered, u, f.key.dst, []Excuse{ExcuseCapture, ExcuseWay, ExcuseUnseen}, "a NAK",
+			fmt.Sprintf("nothing, for opcode %#02x with PSN %d", u.Data[0], u.PSN))
 	}
 }

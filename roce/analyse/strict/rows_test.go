@@ -40,18 +40,21 @@ func rows() []row {
 		}},
 		{number: 4, rxe: 1, rules: []strict.Rule{strict.RuleStream}, certain: true, play: func(w *wire) {
 			w.mtu = 256
-			w.ask(read, 0, 1024).data(ib.RCReadRespFirst, 0, 1, 256).data(ib.RCReadRespMiddle, 1, 0, 256).data(ib.RCReadRespMiddle, 2, 0, 256).data(ib.RCReadRespLast, 3, 1, 256)
+			w.ask(read, 0, 1024).data(ib.RCReadRespFirst, 0, 1, 256).data(ib.RCReadRespMiddle, 1, 0, 256).
+				data(ib.RCReadRespMiddle, 2, 0, 256).data(ib.RCReadRespLast, 3, 1, 256)
 			w.ask(read, 2, 512, address(0x10000+512)).data(ib.RCReadRespMiddle, 2, 0, 256)
 		}},
 		{number: 5, rxe: 1, rules: []strict.Rule{strict.RuleUnanswered}, certain: true, play: func(w *wire) {
-			w.ask(read, 0, 512).data(ib.RCReadRespFirst, 0, 1, 256).data(ib.RCReadRespLast, 1, 1, 256).ask(read, 1, 256, address(0x10000+256)).data(ib.RCReadRespOnly, 1, 1, 256)
+			w.ask(read, 0, 512).data(ib.RCReadRespFirst, 0, 1, 256).data(ib.RCReadRespLast, 1, 1, 256).
+				ask(read, 1, 256, address(0x10000+256)).data(ib.RCReadRespOnly, 1, 1, 256)
 			w.ask(read, 0, 512).wait(1e9).ask(writeOnly, 2, 8).ack(2, 2)
 		}},
 		{number: 6, rxe: 1, rules: []strict.Rule{strict.RuleZeroLength}, certain: true, play: func(w *wire) {
 			w.ask(read, 0, 0).data(ib.RCReadRespOnly, 0, 1, 0).ask(read, 0, 0).nak(ib.NAKRemoteAccess, 0, 1)
 		}},
 		{number: 7, why: "how long the receive is that a SEND meets is in no packet, and the code is one that other errors have"},
-		{number: 8, rxe: 1, rules: []strict.Rule{strict.RuleMSN}, certain: true, play: func(w *wire) { w.ask(ib.RCSendOnlyInv, 0, 16).ack(0, 0) }},
+		{number: 8, rxe: 1, rules: []strict.Rule{strict.RuleMSN}, certain: true,
+			play: func(w *wire) { w.ask(ib.RCSendOnlyInv, 0, 16).ack(0, 0) }},
 		{number: 9, rxe: 1, rules: []strict.Rule{strict.RuleNAKAfterRNR}, certain: true, play: func(w *wire) {
 			w.ask(sendOnly, 0, 16).nak(ib.RNRNAK(12), 0, 0).ask(writeOnly, 1, 8).nak(ib.NAKSequence, 0, 0)
 		}},
@@ -83,22 +86,26 @@ func rows() []row {
 			w.ask(sendOnly, 0, 8).nak(ib.ACKCredit(0), 0, 1).ask(sendOnly, 1, 8).ask(sendOnly, 2, 8)
 		}},
 		{number: 15, rules: []strict.Rule{strict.RuleAckReq}, certain: true, play: func(w *wire) {
-			w.ask(ib.UDSendOnly, 0, 256, func(p *pcap.Packet) { p.DestQP, p.DETH.QKey, p.AckReq = ib.QPNGSI, ib.QKeyGSI, true })
+			w.ask(ib.UDSendOnly, 0, 256,
+				func(p *pcap.Packet) { p.DestQP, p.DETH.QKey, p.AckReq = ib.QPNGSI, ib.QKeyGSI, true })
 		}},
 		{number: 15, rules: []strict.Rule{strict.RuleQKey}, play: func(w *wire) {
 			w.ask(ib.UDSendOnly, 0, 4, func(p *pcap.Packet) { p.DETH.QKey = 0x80000000 })
 		}},
-		{number: 16, rules: []strict.Rule{strict.RuleMigReq}, certain: true, play: func(w *wire) { w.connect(1).ask(writeOnly, 100, 8, mig0) }},
+		{number: 16, rules: []strict.Rule{strict.RuleMigReq}, certain: true,
+			play: func(w *wire) { w.connect(1).ask(writeOnly, 100, 8, mig0) }},
 		{number: 17, rxe: 1, rules: []strict.Rule{strict.RuleCNPMissing}, play: func(w *wire) {
 			w.ask(writeOnly, 0, 8, func(p *pcap.Packet) { p.TrafficClass = 3 }).ack(0, 1)
 		}},
 		{number: 18, why: "which range a window was bound to is in no packet"},
-		{number: 19, why: "a packet that is dropped before it leaves is in no capture, and a queue pair that ended is silent"},
+		{number: 19,
+			why: "a packet that is dropped before it leaves is in no capture, and a queue pair that ended is silent"},
 		{number: 20, why: "statuses of completions are in no packet"},
 		{number: 21, why: "no packet can show it, says the row itself"},
 		{number: 22, why: "the requester's program is told something else than the wire; the queue pair is silent in either case"},
 		{number: 23, rules: []strict.Rule{strict.RuleGoBack}, play: func(w *wire) {
-			w.ask(read, 0, 1024).data(ib.RCReadRespFirst, 0, 1, 256).data(ib.RCReadRespMiddle, 2, 0, 256).wait(3e9).ask(read, 1, 768, address(0x10000+256))
+			w.ask(read, 0, 1024).data(ib.RCReadRespFirst, 0, 1, 256).data(ib.RCReadRespMiddle, 2, 0, 256).
+				wait(3e9).ask(read, 1, 768, address(0x10000+256))
 		}},
 		{number: 24, rules: []strict.Rule{strict.RuleGoBack}, certain: true, play: func(w *wire) {
 			// The ACK is the drill's fault. That of the next request says that the READ had no
@@ -106,10 +113,13 @@ func rows() []row {
 			w.ask(read, 0, 64).ack(0, 1).ask(writeOnly, 1, 8).ack(1, 2).bAsk(50).bAck(50, 1).ask(writeOnly, 2, 8)
 		}},
 		{number: 25, why: "UC answers nothing"},
-		{number: 26, rules: []strict.Rule{strict.RuleFlowLabel}, play: func(w *wire) { w.v6 = true; w.connect(1).ask(writeOnly, 100, 8) }},
-		{number: 27, rxe: 1, rules: []strict.Rule{strict.RuleRNRKind}, play: func(w *wire) { w.ask(read, 0, 1024).nak(ib.RNRNAK(12), 0, 1) }},
+		{number: 26, rules: []strict.Rule{strict.RuleFlowLabel},
+			play: func(w *wire) { w.v6 = true; w.connect(1).ask(writeOnly, 100, 8) }},
+		{number: 27, rxe: 1, rules: []strict.Rule{strict.RuleRNRKind},
+			play: func(w *wire) { w.ask(read, 0, 1024).nak(ib.RNRNAK(12), 0, 1) }},
 		{number: 27, rxe: 1, rules: []strict.Rule{strict.RuleResponse}, certain: true, play: func(w *wire) {
-			w.ask(read, 0, 1024).nak(ib.RNRNAK(12), 0, 1).wait(200e6).ask(read, 0, 1024).data(ib.RCReadRespLast, 0, 1, 1024)
+			w.ask(read, 0, 1024).nak(ib.RNRNAK(12), 0, 1).wait(200e6).ask(read, 0, 1024).
+				data(ib.RCReadRespLast, 0, 1, 1024)
 		}},
 		{number: 28, rules: []strict.Rule{strict.RuleNoRetry}, certain: true, play: func(w *wire) {
 			// The ACK is the drill's fault; the WRITE that it completes is never sent again.
@@ -128,7 +138,8 @@ func rows() []row {
 		}},
 		{number: 33, why: "statuses of completions are in no packet"},
 		{number: 34, why: "what a kernel logs is in no packet"},
-		{number: 35, why: "nobody has to answer what it is sent, so that a machine which stopped is silent as any other"},
+		{number: 35,
+			why: "nobody has to answer what it is sent, so that a machine which stopped is silent as any other"},
 		{number: 36, rxe: 1, rules: []strict.Rule{strict.RuleZeroLength}, certain: true, play: func(w *wire) {
 			w.ask(writeOnly, 0, 8, length(0)).nak(ib.NAKRemoteAccess, 0, 0) // 6.12; 6.1 is silent for ever
 		}},
@@ -136,7 +147,8 @@ func rows() []row {
 			w.ask(ib.RCAtomicWrite, 0, 0).data(ib.RCReadRespOnly, 0, 1, 0)
 		}},
 		{number: 38, why: "no rule says how queue pairs are numbered"},
-		{number: 39, why: "the NAK may be for the SEND that follows: how long the receive is that it meets is in no packet"},
+		{number: 39,
+			why: "the NAK may be for the SEND that follows: how long the receive is that it meets is in no packet"},
 	}
 }
 

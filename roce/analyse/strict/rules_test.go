@@ -38,14 +38,17 @@ func (w *wire) cm(from int, h mad.Header, put func(b *mad.Data) error, edit ...f
 
 // connect is REQ, REP and RTU; A's first PSN is 100, B's 200.
 func (w *wire) connect(depth uint8, edit ...func(q *mad.REQ)) *wire {
-	q := mad.REQ{LocalCommID: 1, QPN: qpnA, StartingPSN: 200, MTU: ib.MTU1024, PKey: ib.PKeyDefault, InitiatorDepth: depth, ResponderResources: depth}
+	q := mad.REQ{LocalCommID: 1, QPN: qpnA, StartingPSN: 200, MTU: ib.MTU1024, PKey: ib.PKeyDefault,
+		InitiatorDepth: depth, ResponderResources: depth}
 	q.Primary.AckTimeout, q.Primary.FlowLabel = 14, 0x12345
 	for _, e := range edit {
 		e(&q)
 	}
-	r := mad.REP{LocalCommID: 2, RemoteCommID: 1, QPN: qpnB, StartingPSN: 100, InitiatorDepth: depth, ResponderResources: depth}
+	r := mad.REP{LocalCommID: 2, RemoteCommID: 1, QPN: qpnB, StartingPSN: 100, InitiatorDepth: depth,
+		ResponderResources: depth}
 	u := mad.RTU{LocalCommID: 1, RemoteCommID: 2}
-	return w.cm(0, mad.CMHeader(mad.AttrREQ, 5), q.Put).cm(1, mad.CMHeader(mad.AttrREP, 5), r.Put).cm(0, mad.CMHeader(mad.AttrRTU, 5), u.Put)
+	return w.cm(0, mad.CMHeader(mad.AttrREQ, 5), q.Put).cm(1, mad.CMHeader(mad.AttrREP, 5), r.Put).cm(0,
+		mad.CMHeader(mad.AttrRTU, 5), u.Put)
 }
 
 // Each rule has a conversation that breaks it, and it alone, and one as like it as can be that
@@ -69,7 +72,9 @@ func TestRules(t *testing.T) {
 			w.spoil = func(p *pcap.Packet, b []byte) []byte { b[0] = 0xc0; return b } // a vendor's
 			w.ask(sendOnly, 0, 8)
 		}, besides: "unanswered"},
-		{rule: strict.RuleReserved, wrong: func(w *wire) { w.ask(sendOnly, 0, 8, is(func(p *pcap.Packet) { p.Resv7 = 1 })) }, right: func(w *wire) { w.ask(sendOnly, 0, 8) }},
+		{rule: strict.RuleReserved,
+			wrong: func(w *wire) { w.ask(sendOnly, 0, 8, is(func(p *pcap.Packet) { p.Resv7 = 1 })) },
+			right: func(w *wire) { w.ask(sendOnly, 0, 8) }},
 		{rule: strict.RulePad, wrong: func(w *wire) {
 			w.spoil = func(p *pcap.Packet, b []byte) []byte { b[len(b)-ib.ICRCBytes-1] = 1; return b }
 			w.ask(sendOnly, 0, 7)
@@ -77,44 +82,69 @@ func TestRules(t *testing.T) {
 			w.spoil = func(p *pcap.Packet, b []byte) []byte { b[len(b)-ib.ICRCBytes-2] = 1; return b } // of the payload
 			w.ask(sendOnly, 0, 7)
 		}},
-		{rule: strict.RuleLength, wrong: func(w *wire) { w.ask(sendFirst, 0, 128) }, right: func(w *wire) { w.ask(sendFirst, 0, 256) }},
-		{rule: strict.RuleLength, wrong: func(w *wire) { w.ask(writeFirst, 0, 1024, length(1500)).ask(writeLast, 1, 475) },
+		{rule: strict.RuleLength, wrong: func(w *wire) { w.ask(sendFirst, 0, 128) },
+			right: func(w *wire) { w.ask(sendFirst, 0, 256) }},
+		{rule: strict.RuleLength,
+			wrong: func(w *wire) { w.ask(writeFirst, 0, 1024, length(1500)).ask(writeLast, 1, 475) },
 			right: func(w *wire) { w.ask(writeFirst, 0, 1024, length(1500)).ask(writeLast, 1, 476) }},
-		{rule: strict.RuleAckReq, wrong: func(w *wire) { w.ask(sendOnly, 0, 8).ack(0, 1, is(func(p *pcap.Packet) { p.AckReq = true })) },
+		{rule: strict.RuleAckReq,
+			wrong: func(w *wire) { w.ask(sendOnly, 0, 8).ack(0, 1, is(func(p *pcap.Packet) { p.AckReq = true })) },
 			right: func(w *wire) { w.ask(sendOnly, 0, 8).ack(0, 1) }},
-		{rule: strict.RuleSolicited, wrong: func(w *wire) { w.ask(sendFirst, 0, 1024, is(func(p *pcap.Packet) { p.Solicited = true })) },
+		{rule: strict.RuleSolicited,
+			wrong: func(w *wire) { w.ask(sendFirst, 0, 1024, is(func(p *pcap.Packet) { p.Solicited = true })) },
 			right: func(w *wire) { w.ask(sendOnly, 0, 8, is(func(p *pcap.Packet) { p.Solicited = true })) }},
-		{rule: strict.RuleMigReq, wrong: func(w *wire) { w.connect(1).ask(sendOnly, 100, 8, is(func(p *pcap.Packet) { p.MigReq = false })) },
+		{rule: strict.RuleMigReq,
+			wrong: func(w *wire) { w.connect(1).ask(sendOnly, 100, 8, is(func(p *pcap.Packet) { p.MigReq = false })) },
 			right: func(w *wire) { w.connect(1).ask(sendOnly, 100, 8) }},
-		{rule: strict.RulePKey, wrong: func(w *wire) { w.connect(1).ask(sendOnly, 100, 8, is(func(p *pcap.Packet) { p.PKey = 0x8001 })) },
+		{rule: strict.RulePKey,
+			wrong: func(w *wire) { w.connect(1).ask(sendOnly, 100, 8, is(func(p *pcap.Packet) { p.PKey = 0x8001 })) },
 			right: func(w *wire) { w.ask(sendOnly, 100, 8, is(func(p *pcap.Packet) { p.PKey = 0x8001 })) }},
-		{rule: strict.RuleSyndrome, wrong: func(w *wire) { w.ask(sendOnly, 0, 8).nak(0x65, 0, 0) }, right: func(w *wire) { w.ask(sendOnly, 0, 8).nak(ib.NAKRemoteOperation, 0, 0) }},
-		{rule: strict.RuleICRC, wrong: func(w *wire) { w.ask(ib.RCFlush, 0, 8, is(func(p *pcap.Packet) { p.ICRC = pcap.ICRCRightRxe })) },
+		{rule: strict.RuleSyndrome, wrong: func(w *wire) { w.ask(sendOnly, 0, 8).nak(0x65, 0, 0) },
+			right: func(w *wire) { w.ask(sendOnly, 0, 8).nak(ib.NAKRemoteOperation, 0, 0) }},
+		{rule: strict.RuleICRC,
+			wrong: func(w *wire) { w.ask(ib.RCFlush, 0, 8, is(func(p *pcap.Packet) { p.ICRC = pcap.ICRCRightRxe })) },
 			right: func(w *wire) { w.ask(ib.RCFlush, 0, 8) }},
-		{rule: strict.RuleDF, wrong: func(w *wire) { w.ask(sendOnly, 0, 8, is(func(p *pcap.Packet) { p.NoDF = true })) }, right: func(w *wire) { w.ask(sendOnly, 0, 8) }},
-		{rule: strict.RuleCNP, wrong: func(w *wire) { w.put(1, bth(ib.CNP, 0), 0) }, right: func(w *wire) { w.put(1, ib.NewCNP(qpnA), 0) }},
-		{rule: strict.RuleGSI, wrong: func(w *wire) { w.ask(ib.UDSendOnly, 0, 256, is(func(p *pcap.Packet) { p.DestQP = ib.QPNGSI })) },
+		{rule: strict.RuleDF,
+			wrong: func(w *wire) { w.ask(sendOnly, 0, 8, is(func(p *pcap.Packet) { p.NoDF = true })) },
+			right: func(w *wire) { w.ask(sendOnly, 0, 8) }},
+		{rule: strict.RuleCNP, wrong: func(w *wire) { w.put(1, bth(ib.CNP, 0), 0) },
+			right: func(w *wire) { w.put(1, ib.NewCNP(qpnA), 0) }},
+		{rule: strict.RuleGSI,
+			wrong: func(w *wire) { w.ask(ib.UDSendOnly, 0, 256, is(func(p *pcap.Packet) { p.DestQP = ib.QPNGSI })) },
 			right: func(w *wire) {
 				w.ask(ib.UDSendOnly, 0, 256, is(func(p *pcap.Packet) { p.DestQP, p.DETH.QKey = ib.QPNGSI, ib.QKeyGSI }))
 			}},
-		{rule: strict.RuleQKey, possibly: true, wrong: func(w *wire) { w.ask(ib.UDSendOnly, 0, 8, is(func(p *pcap.Packet) { p.DETH.QKey = 1 << 31 })) },
+		{rule: strict.RuleQKey, possibly: true,
+			wrong: func(w *wire) { w.ask(ib.UDSendOnly, 0, 8, is(func(p *pcap.Packet) { p.DETH.QKey = 1 << 31 })) },
 			right: func(w *wire) { w.ask(ib.UDSendOnly, 0, 8) }},
-		{rule: strict.RuleAtomic, wrong: func(w *wire) { w.ask(fetchAdd, 0, 0, address(12)) }, right: func(w *wire) { w.ask(fetchAdd, 0, 0, address(16)) }},
-		{rule: strict.RuleFlowLabel, possibly: true, wrong: func(w *wire) { w.v6 = true; w.connect(1).ask(sendOnly, 100, 8) },
+		{rule: strict.RuleAtomic, wrong: func(w *wire) { w.ask(fetchAdd, 0, 0, address(12)) },
+			right: func(w *wire) { w.ask(fetchAdd, 0, 0, address(16)) }},
+		{rule: strict.RuleFlowLabel, possibly: true,
+			wrong: func(w *wire) { w.v6 = true; w.connect(1).ask(sendOnly, 100, 8) },
 			right: func(w *wire) { w.v6, w.label = true, 0x12345; w.connect(1).ask(sendOnly, 100, 8) }},
-		{rule: strict.RulePSNOrder, wrong: func(w *wire) { w.ask(sendOnly, 0, 8).ask(sendOnly, 2, 8) }, right: func(w *wire) { w.ask(sendOnly, 0, 8).ask(sendOnly, 1, 8) }},
-		{rule: strict.RulePSNOrder, wrong: func(w *wire) { w.ask(read, 0, 1024).ask(sendOnly, 5, 8) }, right: func(w *wire) { w.ask(read, 0, 1024).ask(sendOnly, 4, 8) }},
-		{rule: strict.RuleMessageOrder, wrong: func(w *wire) { w.ask(sendFirst, 0, 1024).ask(sendOnly, 1, 8) }, right: func(w *wire) { w.ask(sendFirst, 0, 1024).ask(sendLast, 1, 8) }},
-		{rule: strict.RuleMessageOrder, wrong: func(w *wire) { w.ask(sendOnly, 0, 8).ask(sendMiddle, 1, 1024) }, right: func(w *wire) { w.ask(sendFirst, 0, 1024).ask(sendMiddle, 1, 1024) }},
-		{rule: strict.RuleOverlap, wrong: func(w *wire) { w.ask(sendFirst, 0, 1024).ask(sendLast, 1, 8).ask(read, 2, 4096).ask(sendOnly, 3, 8) },
-			right: func(w *wire) { w.ask(sendFirst, 0, 1024).ask(sendLast, 1, 8).ask(read, 2, 4096).ask(sendOnly, 6, 8) }},
-		{rule: strict.RuleAgain, wrong: func(w *wire) { w.ask(writeOnly, 0, 8).ask(writeOnly, 0, 8, address(0)) }, right: func(w *wire) { w.ask(writeOnly, 0, 8).ask(writeOnly, 0, 8) }},
+		{rule: strict.RulePSNOrder, wrong: func(w *wire) { w.ask(sendOnly, 0, 8).ask(sendOnly, 2, 8) },
+			right: func(w *wire) { w.ask(sendOnly, 0, 8).ask(sendOnly, 1, 8) }},
+		{rule: strict.RulePSNOrder, wrong: func(w *wire) { w.ask(read, 0, 1024).ask(sendOnly, 5, 8) },
+			right: func(w *wire) { w.ask(read, 0, 1024).ask(sendOnly, 4, 8) }},
+		{rule: strict.RuleMessageOrder, wrong: func(w *wire) { w.ask(sendFirst, 0, 1024).ask(sendOnly, 1, 8) },
+			right: func(w *wire) { w.ask(sendFirst, 0, 1024).ask(sendLast, 1, 8) }},
+		{rule: strict.RuleMessageOrder, wrong: func(w *wire) { w.ask(sendOnly, 0, 8).ask(sendMiddle, 1, 1024) },
+			right: func(w *wire) { w.ask(sendFirst, 0, 1024).ask(sendMiddle, 1, 1024) }},
+		{rule: strict.RuleOverlap, wrong: func(w *wire) {
+			w.ask(sendFirst, 0, 1024).ask(sendLast, 1, 8).ask(read, 2, 4096).ask(sendOnly, 3, 8)
+		},
+			right: func(w *wire) {
+				w.ask(sendFirst, 0, 1024).ask(sendLast, 1, 8).ask(read, 2, 4096).ask(sendOnly, 6, 8)
+			}},
+		{rule: strict.RuleAgain, wrong: func(w *wire) { w.ask(writeOnly, 0, 8).ask(writeOnly, 0, 8, address(0)) },
+			right: func(w *wire) { w.ask(writeOnly, 0, 8).ask(writeOnly, 0, 8) }},
 		{rule: strict.RuleAgain, wrong: func(w *wire) {
 			w.ask(sendFirst, 0, 1024).ask(sendLast, 1, 8).ask(read, 2, 4096).ask(read, 3, 3072)
 		}, right: func(w *wire) {
 			w.ask(sendFirst, 0, 1024).ask(sendLast, 1, 8).ask(read, 2, 4096).ask(read, 3, 3072, address(0x10000+1024))
 		}},
-		{rule: strict.RuleAgain, wrong: func(w *wire) { w.ask(writeOnly, 0, 8).ask(read, 0, 8) }, right: func(w *wire) { w.ask(read, 0, 8).ask(read, 0, 8) }},
+		{rule: strict.RuleAgain, wrong: func(w *wire) { w.ask(writeOnly, 0, 8).ask(read, 0, 8) },
+			right: func(w *wire) { w.ask(read, 0, 8).ask(read, 0, 8) }},
 		{rule: strict.RuleUCAgain, wrong: func(w *wire) {
 			w.ask(ib.UCSendOnly, 0, 8).ask(ib.UCSendOnly, 0, 8, is(func(p *pcap.Packet) { p.Ident = 1 }))
 		},
@@ -129,7 +159,9 @@ func TestRules(t *testing.T) {
 			}
 		}},
 		{rule: strict.RuleDepth, wrong: func(w *wire) { w.connect(1).ask(read, 100, 8).ask(read, 101, 8) },
-			right: func(w *wire) { w.connect(1).ask(read, 100, 8).data(ib.RCReadRespOnly, 100, 1, 8).ask(read, 101, 8) }},
+			right: func(w *wire) {
+				w.connect(1).ask(read, 100, 8).data(ib.RCReadRespOnly, 100, 1, 8).ask(read, 101, 8)
+			}},
 		{rule: strict.RuleCredits, wrong: func(w *wire) {
 			w.dirA = pcap.Out
 			w.ask(sendOnly, 0, 8).nak(0, 0, 1).ask(sendOnly, 1, 8).ask(sendOnly, 2, 8)
@@ -138,17 +170,25 @@ func TestRules(t *testing.T) {
 				w.dirA = pcap.Out
 				w.ask(sendOnly, 0, 8).nak(0, 0, 1).ask(sendOnly, 1, 8).ask(writeOnly, 2, 8)
 			}},
-		{rule: strict.RuleRNRWait, wrong: func(w *wire) { w.dirA = pcap.Out; w.ask(sendOnly, 0, 8).nak(ib.RNRNAK(12), 0, 0).ask(sendOnly, 0, 8) },
+		{rule: strict.RuleRNRWait, wrong: func(w *wire) {
+			w.dirA = pcap.Out
+			w.ask(sendOnly, 0, 8).nak(ib.RNRNAK(12), 0, 0).ask(sendOnly, 0, 8)
+		},
 			right: func(w *wire) {
 				w.dirA = pcap.Out
 				w.ask(sendOnly, 0, 8).nak(ib.RNRNAK(12), 0, 0).wait(640_000).ask(sendOnly, 0, 8)
 			}},
-		{rule: strict.RuleRNRWait, wrong: func(w *wire) { w.ask(sendOnly, 0, 8).nak(ib.RNRNAK(12), 0, 0).bAsk(50).bAck(50, 1).ask(sendOnly, 1, 8) },
-			right: func(w *wire) { w.ask(sendOnly, 0, 8).bAsk(50).nak(ib.RNRNAK(12), 0, 0).bAck(50, 1).ask(sendOnly, 1, 8) }},
+		{rule: strict.RuleRNRWait, wrong: func(w *wire) {
+			w.ask(sendOnly, 0, 8).nak(ib.RNRNAK(12), 0, 0).bAsk(50).bAck(50, 1).ask(sendOnly, 1, 8)
+		},
+			right: func(w *wire) {
+				w.ask(sendOnly, 0, 8).bAsk(50).nak(ib.RNRNAK(12), 0, 0).bAck(50, 1).ask(sendOnly, 1, 8)
+			}},
 		{rule: strict.RuleGoBack, wrong: func(w *wire) {
 			w.ask(sendOnly, 0, 8).ask(sendOnly, 1, 8).nak(ib.NAKSequence, 0, 0).bAsk(50).bAck(50, 1).ask(sendOnly, 2, 8)
 		}, right: func(w *wire) {
-			w.ask(sendOnly, 0, 8).ask(sendOnly, 1, 8).nak(ib.NAKSequence, 0, 0).bAsk(50).bAck(50, 1).ask(sendOnly, 0, 8).ask(sendOnly, 1, 8).ask(sendOnly, 2, 8)
+			w.ask(sendOnly, 0, 8).ask(sendOnly, 1, 8).nak(ib.NAKSequence, 0, 0).bAsk(50).bAck(50, 1).
+				ask(sendOnly, 0, 8).ask(sendOnly, 1, 8).ask(sendOnly, 2, 8)
 		}},
 		{rule: strict.RuleNoRetry, wrong: func(w *wire) {
 			w.connect(1).ask(writeOnly, 100, 8)
@@ -161,29 +201,44 @@ func TestRules(t *testing.T) {
 				w.wait(2e9).ask(writeOnly, 101+i, 8).ack(101+i, 2+i)
 			}
 		}},
-		{rule: strict.RuleAfterFatal, wrong: func(w *wire) { w.ask(sendOnly, 0, 8).bAsk(50).bAck(50, 1).nak(ib.NAKRemoteOperation, 0, 0).bAsk(51) },
-			right: func(w *wire) { w.ask(sendOnly, 0, 8).bAsk(50).bAck(50, 1).bAsk(51).nak(ib.NAKRemoteOperation, 0, 0) }},
-		{rule: strict.RuleAfterFatal, wrong: func(w *wire) { w.ask(sendOnly, 0, 8).nak(ib.NAKRemoteOperation, 0, 0).wait(2e9).ask(sendOnly, 1, 8) },
+		{rule: strict.RuleAfterFatal, wrong: func(w *wire) {
+			w.ask(sendOnly, 0, 8).bAsk(50).bAck(50, 1).nak(ib.NAKRemoteOperation, 0, 0).bAsk(51)
+		},
+			right: func(w *wire) {
+				w.ask(sendOnly, 0, 8).bAsk(50).bAck(50, 1).bAsk(51).nak(ib.NAKRemoteOperation, 0, 0)
+			}},
+		{rule: strict.RuleAfterFatal, wrong: func(w *wire) {
+			w.ask(sendOnly, 0, 8).nak(ib.NAKRemoteOperation, 0, 0).wait(2e9).ask(sendOnly, 1, 8)
+		},
 			right: func(w *wire) { w.ask(sendOnly, 0, 8).nak(ib.NAKRemoteOperation, 0, 0).ask(sendOnly, 1, 8) }},
-		{rule: strict.RuleAckUnsent, wrong: func(w *wire) { w.ask(sendOnly, 0, 8).ack(0, 1).ack(1, 2) }, right: func(w *wire) { w.ask(sendOnly, 0, 8).ack(0, 1).ask(sendOnly, 1, 8).ack(1, 2) }},
-		{rule: strict.RuleAckBack, wrong: func(w *wire) { w.ask(sendOnly, 0, 8).ask(sendOnly, 1, 8).ack(1, 2).ack(0, 2) },
+		{rule: strict.RuleAckUnsent, wrong: func(w *wire) { w.ask(sendOnly, 0, 8).ack(0, 1).ack(1, 2) },
+			right: func(w *wire) { w.ask(sendOnly, 0, 8).ack(0, 1).ask(sendOnly, 1, 8).ack(1, 2) }},
+		{rule: strict.RuleAckBack,
+			wrong: func(w *wire) { w.ask(sendOnly, 0, 8).ask(sendOnly, 1, 8).ack(1, 2).ack(0, 2) },
 			right: func(w *wire) { w.ask(sendOnly, 0, 8).ask(sendOnly, 1, 8).ack(1, 2).ask(sendOnly, 0, 8).ack(0, 2) }},
-		{rule: strict.RuleAckKind, wrong: func(w *wire) { w.ask(read, 0, 8).ack(0, 1) }, right: func(w *wire) { w.ask(read, 0, 8).data(ib.RCReadRespOnly, 0, 1, 8).ack(0, 1) }},
+		{rule: strict.RuleAckKind, wrong: func(w *wire) { w.ask(read, 0, 8).ack(0, 1) },
+			right: func(w *wire) { w.ask(read, 0, 8).data(ib.RCReadRespOnly, 0, 1, 8).ack(0, 1) }},
 		{rule: strict.RuleAckPast, wrong: func(w *wire) { w.ask(read, 0, 8).ask(sendOnly, 1, 8).ack(1, 2) },
 			right: func(w *wire) { w.ask(read, 0, 8).ask(sendOnly, 1, 8).data(ib.RCReadRespOnly, 0, 1, 8).ack(1, 2) }},
 		{rule: strict.RuleRefuse, besides: "length", wrong: func(w *wire) {
-			w.ask(read, 0, 8, is(func(p *pcap.Packet) { p.Payload = make([]byte, 16) })).data(ib.RCReadRespOnly, 0, 1, 8)
+			w.ask(read, 0, 8, is(func(p *pcap.Packet) { p.Payload = make([]byte, 16) })).data(
+				ib.RCReadRespOnly, 0, 1, 8)
 		},
 			right: func(w *wire) {
-				w.ask(read, 0, 8, is(func(p *pcap.Packet) { p.Payload = make([]byte, 16) })).nak(ib.NAKInvalidRequest, 0, 0)
+				w.ask(read, 0, 8, is(func(p *pcap.Packet) { p.Payload = make([]byte, 16) })).nak(
+					ib.NAKInvalidRequest, 0, 0)
 			}, rightBreak: "length"},
-		{rule: strict.RuleContradict, wrong: func(w *wire) { w.ask(sendOnly, 0, 8).ack(0, 1).nak(ib.NAKRemoteOperation, 0, 1) },
+		{rule: strict.RuleContradict,
+			wrong: func(w *wire) { w.ask(sendOnly, 0, 8).ack(0, 1).nak(ib.NAKRemoteOperation, 0, 1) },
 			right: func(w *wire) {
 				w.ask(sendOnly, 0, 8).ack(0, 1).ask(sendOnly, 1, 8).nak(ib.NAKRemoteOperation, 1, 1)
 			}},
-		{rule: strict.RuleZeroLength, wrong: func(w *wire) { w.ask(read, 0, 0).nak(ib.NAKRemoteAccess, 0, 0) }, right: func(w *wire) { w.ask(read, 0, 1).nak(ib.NAKRemoteAccess, 0, 0) }},
-		{rule: strict.RuleNAKCode, besides: "length", wrong: func(w *wire) { w.ask(writeFirst, 0, 1024, length(1<<31+1)).nak(ib.NAKRemoteAccess, 0, 0) },
-			right: func(w *wire) { w.ask(writeFirst, 0, 1024, length(1<<31+1)).nak(ib.NAKInvalidRequest, 0, 0) }, rightBreak: "length"},
+		{rule: strict.RuleZeroLength, wrong: func(w *wire) { w.ask(read, 0, 0).nak(ib.NAKRemoteAccess, 0, 0) },
+			right: func(w *wire) { w.ask(read, 0, 1).nak(ib.NAKRemoteAccess, 0, 0) }},
+		{rule: strict.RuleNAKCode, besides: "length",
+			wrong:      func(w *wire) { w.ask(writeFirst, 0, 1024, length(1<<31+1)).nak(ib.NAKRemoteAccess, 0, 0) },
+			right:      func(w *wire) { w.ask(writeFirst, 0, 1024, length(1<<31+1)).nak(ib.NAKInvalidRequest, 0, 0) },
+			rightBreak: "length"},
 		{rule: strict.RuleNAKUnfounded, wrong: func(w *wire) { w.ask(sendOnly, 0, 8).nak(ib.NAKSequence, 0, 0) },
 			right: func(w *wire) { w.ask(sendOnly, 0, 8).ask(sendOnly, 1, 8).nak(ib.NAKSequence, 0, 0) }},
 		{rule: strict.RuleNAKAfterRNR, wrong: func(w *wire) {
@@ -191,9 +246,12 @@ func TestRules(t *testing.T) {
 		}, right: func(w *wire) {
 			w.ask(sendOnly, 0, 8).ask(sendOnly, 1, 8).nak(ib.RNRNAK(12), 0, 0).wait(700_000).nak(ib.NAKSequence, 0, 0)
 		}},
-		{rule: strict.RuleRNRKind, possibly: true, wrong: func(w *wire) { w.ask(read, 0, 8).nak(ib.RNRNAK(12), 0, 0) }, right: func(w *wire) { w.ask(ib.RCWriteOnlyImm, 0, 8).nak(ib.RNRNAK(12), 0, 0) }},
-		{rule: strict.RuleMSN, wrong: func(w *wire) { w.ask(sendOnly, 0, 8).ack(0, 0) }, right: func(w *wire) { w.ask(sendOnly, 0, 8).ack(0, 1) }},
-		{rule: strict.RuleMSN, wrong: func(w *wire) { w.ask(sendOnly, 0, 8).ack(0, 2) }, right: func(w *wire) { w.ask(sendOnly, 0, 8).ask(sendOnly, 1, 8).ack(0, 2) }},
+		{rule: strict.RuleRNRKind, possibly: true, wrong: func(w *wire) { w.ask(read, 0, 8).nak(ib.RNRNAK(12), 0, 0) },
+			right: func(w *wire) { w.ask(ib.RCWriteOnlyImm, 0, 8).nak(ib.RNRNAK(12), 0, 0) }},
+		{rule: strict.RuleMSN, wrong: func(w *wire) { w.ask(sendOnly, 0, 8).ack(0, 0) },
+			right: func(w *wire) { w.ask(sendOnly, 0, 8).ack(0, 1) }},
+		{rule: strict.RuleMSN, wrong: func(w *wire) { w.ask(sendOnly, 0, 8).ack(0, 2) },
+			right: func(w *wire) { w.ask(sendOnly, 0, 8).ask(sendOnly, 1, 8).ack(0, 2) }},
 		{rule: strict.RuleResponse, wrong: func(w *wire) {
 			w.ask(read, 0, 2048).data(ib.RCReadRespFirst, 0, 1, 1024).data(ib.RCReadRespLast, 1, 1, 1000)
 		},
@@ -203,21 +261,26 @@ func TestRules(t *testing.T) {
 		{rule: strict.RuleResponse, wrong: func(w *wire) { w.ask(ib.RCFlush, 0, 64).data(ib.RCReadRespOnly, 0, 1, 4) },
 			right: func(w *wire) { w.ask(ib.RCFlush, 0, 64).data(ib.RCReadRespOnly, 0, 1, 0) }},
 		{rule: strict.RuleStream, wrong: func(w *wire) {
-			w.ask(read, 0, 2048).data(ib.RCReadRespFirst, 0, 1, 1024).data(ib.RCReadRespLast, 1, 1, 1024).ask(read, 1, 1024, address(0x10000+1024)).data(ib.RCReadRespLast, 1, 1, 1024)
+			w.ask(read, 0, 2048).data(ib.RCReadRespFirst, 0, 1, 1024).data(ib.RCReadRespLast, 1, 1, 1024).
+				ask(read, 1, 1024, address(0x10000+1024)).data(ib.RCReadRespLast, 1, 1, 1024)
 		}, right: func(w *wire) {
-			w.ask(read, 0, 2048).data(ib.RCReadRespFirst, 0, 1, 1024).data(ib.RCReadRespLast, 1, 1, 1024).ask(read, 1, 1024, address(0x10000+1024)).data(ib.RCReadRespOnly, 1, 1, 1024)
+			w.ask(read, 0, 2048).data(ib.RCReadRespFirst, 0, 1, 1024).data(ib.RCReadRespLast, 1, 1, 1024).
+				ask(read, 1, 1024, address(0x10000+1024)).data(ib.RCReadRespOnly, 1, 1, 1024)
 		}},
 		{rule: strict.RuleUnanswered, wrong: func(w *wire) {
 			w.ask(read, 0, 8).data(ib.RCReadRespOnly, 0, 1, 8).ask(read, 0, 8).ask(sendOnly, 1, 8).ack(1, 2)
 		}, right: func(w *wire) {
-			w.ask(read, 0, 8).data(ib.RCReadRespOnly, 0, 1, 8).ask(read, 0, 8).ask(sendOnly, 1, 8).data(ib.RCReadRespOnly, 0, 1, 8).ack(1, 2)
+			w.ask(read, 0, 8).data(ib.RCReadRespOnly, 0, 1, 8).ask(read, 0, 8).ask(sendOnly, 1, 8).
+				data(ib.RCReadRespOnly, 0, 1, 8).ack(1, 2)
 		}},
-		{rule: strict.RuleCNPMissing, possibly: true, wrong: func(w *wire) { w.ask(sendOnly, 0, 8, ce).ack(0, 1) }, right: func(w *wire) { w.ask(sendOnly, 0, 8, ce).ack(0, 1).put(1, ib.NewCNP(qpnA), 0) }},
+		{rule: strict.RuleCNPMissing, possibly: true, wrong: func(w *wire) { w.ask(sendOnly, 0, 8, ce).ack(0, 1) },
+			right: func(w *wire) { w.ask(sendOnly, 0, 8, ce).ack(0, 1).put(1, ib.NewCNP(qpnA), 0) }},
 		{rule: strict.RuleCMOrder, wrong: func(w *wire) {
 			w.cm(1, mad.CMHeader(mad.AttrREP, 5), (&mad.REP{LocalCommID: 2, RemoteCommID: 1, QPN: qpnB}).Put)
 		}, right: func(w *wire) { w.connect(1) }},
 		{rule: strict.RuleCMAgain, wrong: func(w *wire) {
-			w.cm(0, mad.CMHeader(mad.AttrREQ, 5), (&mad.REQ{LocalCommID: 1, QPN: qpnA}).Put).cm(0, mad.CMHeader(mad.AttrREQ, 5), (&mad.REQ{LocalCommID: 1, QPN: qpnB}).Put)
+			w.cm(0, mad.CMHeader(mad.AttrREQ, 5), (&mad.REQ{LocalCommID: 1, QPN: qpnA}).Put).cm(0,
+				mad.CMHeader(mad.AttrREQ, 5), (&mad.REQ{LocalCommID: 1, QPN: qpnB}).Put)
 		}, right: func(w *wire) { w.connect(1) }},
 	}
 	shown := map[strict.Rule]bool{}

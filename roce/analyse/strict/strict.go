@@ -114,7 +114,8 @@ func New(opt Options) *Checker {
 	if opt.MaxViolations <= 0 {
 		opt.MaxViolations = defaultViolations
 	}
-	c := &Checker{opt: opt, flows: map[flowKey]*flow{}, opposite: map[pairKey][]*flow{}, standing: map[standingKey]int{}}
+	c := &Checker{opt: opt, flows: map[flowKey]*flow{}, opposite: map[pairKey][]*flow{},
+		standing: map[standingKey]int{}}
 	c.rep.Broken = map[Rule]Count{}
 	c.cm.c = c
 	return c
@@ -199,7 +200,8 @@ func Read(in io.Reader, opt Options) (*Report, error) {
 func (c *Checker) broke(r Rule, p *pcap.Packet, by netip.Addr, excuses []Excuse, allowed, came string) {
 	var open []Excuse
 	for _, e := range excuses {
-		closed := c.opt.Complete && (e == ExcuseCapture || e == ExcuseBefore || e == ExcuseReuse) || c.opt.Lossless && e == ExcuseWay
+		closed := c.opt.Complete && (e == ExcuseCapture || e == ExcuseBefore || e == ExcuseReuse) ||
+			c.opt.Lossless && e == ExcuseWay
 		if !closed && !slices.Contains(open, e) {
 			open = append(open, e)
 		}

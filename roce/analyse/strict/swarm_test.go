@@ -56,7 +56,8 @@ func TestSwarm(t *testing.T) {
 			}
 		}
 	})
-	t.Logf("%d seeds: %d packets, %d followed, %d of selective repeat; perhaps, where the capture was spoilt: %v", n, packets, checked, selective, perhaps)
+	t.Logf("%d seeds: %d packets, %d followed, %d of selective repeat; perhaps, where the capture was spoilt: %v", n,
+		packets, checked, selective, perhaps)
 	require.NotZero(t, checked)
 }
 
@@ -103,7 +104,8 @@ func spoil(all []pcap.Packet, rng *rand.Rand) (left []pcap.Packet) {
 // swarm plays a seed; faulty is whether the network did anything to packets.
 func swarm(t *testing.T, seed uint64, rng *rand.Rand) (s *stage.Stage, faulty bool) {
 	chance := func(percent int) bool { return rng.IntN(100) < percent }
-	cfg := stage.Config{MTU: ib.MTU(1 + rng.IntN(4)), Sim: sim.Config{Seed: seed, Up: sim.Pipe{Latency: time.Duration(1+rng.IntN(100)) * time.Microsecond}}}
+	cfg := stage.Config{MTU: ib.MTU(1 + rng.IntN(4)),
+		Sim: sim.Config{Seed: seed, Up: sim.Pipe{Latency: time.Duration(1+rng.IntN(100)) * time.Microsecond}}}
 	var faults [2]sim.Faults
 	for i := range faults {
 		f := &faults[i]
@@ -126,11 +128,13 @@ func swarm(t *testing.T, seed uint64, rng *rand.Rand) (s *stage.Stage, faulty bo
 		if chance(30) {
 			cfg.PSN[i] = ib.PSN(ib.PSNMask - rng.Uint32N(20))
 		}
-		cfg.Tuning[i] = transport.Tuning{DisableAckCoalesce: chance(30), EndToEndCredits: chance(40), GoBackN: chance(50)}
+		cfg.Tuning[i] = transport.Tuning{DisableAckCoalesce: chance(30), EndToEndCredits: chance(40),
+			GoBackN: chance(50)}
 	}
 	depth := uint8(1 + rng.IntN(8))
 	cfg.Attr = func(_ int, a *verbs.ConnAttr) {
-		a.RetryCnt, a.RNRRetry, a.Timeout, a.MinRNRTimer = 7, 7, ib.TimeoutCode(9+rng.IntN(3)), ib.RNRCode(1+rng.IntN(13))
+		a.RetryCnt, a.RNRRetry, a.Timeout, a.MinRNRTimer = 7, 7, ib.TimeoutCode(9+rng.IntN(3)),
+			ib.RNRCode(1+rng.IntN(13))
 		a.MaxRdAtomic, a.MaxDestRdAtomic = depth, depth
 	}
 	switch rng.IntN(6) {
@@ -232,7 +236,8 @@ func swarmCall(t *testing.T, cfg stage.Config, faults [2]sim.Faults, rng *rand.R
 		net.SetFaults(a.Addr, b.Addr, faults[0])
 		net.SetFaults(b.Addr, a.Addr, faults[1])
 		ctx, stop := context.WithCancel(t.Context())
-		l, err := (&roce.ListenConfig{ConnConfig: roce.ConnConfig{Device: b.Device, KeepAlive: -1}}).ListenAddr(netip.AddrPortFrom(b.Addr, 7000))
+		l, err := (&roce.ListenConfig{ConnConfig: roce.ConnConfig{Device: b.Device, KeepAlive: -1}}).ListenAddr(
+			netip.AddrPortFrom(b.Addr, 7000))
 		require.NoError(t, err)
 		done := make(chan struct{})
 		go func() {
@@ -240,7 +245,8 @@ func swarmCall(t *testing.T, cfg stage.Config, faults [2]sim.Faults, rng *rand.R
 			_ = l.Serve(ctx, echo)
 		}()
 		for range 1 + rng.IntN(3) {
-			c, err := (&roce.Dialer{ConnConfig: roce.ConnConfig{Device: a.Device, KeepAlive: -1}}).DialAddr(ctx, netip.AddrPortFrom(b.Addr, 7000))
+			c, err := (&roce.Dialer{ConnConfig: roce.ConnConfig{Device: a.Device, KeepAlive: -1}}).DialAddr(ctx,
+				netip.AddrPortFrom(b.Addr, 7000))
 			if err != nil {
 				continue // the network was too bad
 			}

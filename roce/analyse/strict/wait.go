@@ -108,7 +108,9 @@ func (h *half) sentNew(p *pcap.Packet, r *rec) {
 				}
 			}
 			if n > a.depth {
-				f.c.broke(RuleDepth, p, f.key.src, h.capture(), fmt.Sprintf("%d READs and atomics at a time, as REQ and REP say", a.depth), fmt.Sprintf("number %d without an answer: %s", n, describe(p)))
+				f.c.broke(RuleDepth, p, f.key.src, h.capture(),
+					fmt.Sprintf("%d READs and atomics at a time, as REQ and REP say", a.depth),
+					fmt.Sprintf("number %d without an answer: %s", n, describe(p)))
 			}
 		}
 	}
@@ -122,14 +124,17 @@ func (f *flow) goesOn(p *pcap.Packet, isNew bool) {
 		return
 	}
 	if h.rnr.on && p.PSN.Diff(h.rnr.psn) > 0 && p.AtNs-h.rnr.atNs < h.rnr.waitNs && h.proved > h.rnr.frame {
-		f.c.broke(RuleRNRWait, p, f.key.src, []Excuse{ExcuseCapture, ExcuseWay}, fmt.Sprintf("nothing new for %d us after the RNR NAK of packet %d", h.rnr.waitNs/1000, h.rnr.frame), describe(p))
+		f.c.broke(RuleRNRWait, p, f.key.src, []Excuse{ExcuseCapture, ExcuseWay},
+			fmt.Sprintf("nothing new for %d us after the RNR NAK of packet %d", h.rnr.waitNs/1000, h.rnr.frame),
+			describe(p))
 	}
 	if h.nak.on && h.proved > h.nak.frame && f.faithful() && !h.selective {
 		what := "the sequence NAK"
 		if h.nak.implied {
 			what = "the gap that shows"
 		}
-		f.c.broke(RuleGoBack, p, f.key.src, []Excuse{ExcuseCapture, ExcuseWay}, fmt.Sprintf("PSN %d again, after %s in packet %d", h.nak.psn, what, h.nak.frame), describe(p))
+		f.c.broke(RuleGoBack, p, f.key.src, []Excuse{ExcuseCapture, ExcuseWay},
+			fmt.Sprintf("PSN %d again, after %s in packet %d", h.nak.psn, what, h.nak.frame), describe(p))
 		h.nak.on = false
 	}
 	f.noRetry(p)
@@ -143,13 +148,17 @@ func (f *flow) sentAgain(p *pcap.Packet, r *rec) {
 	}
 	if h.rnr.on && p.PSN == h.rnr.psn {
 		if wait := p.AtNs - h.rnr.atNs; wait < h.rnr.waitNs && h.knows(p, h.rnr.frame, h.rnr.atNs) {
-			f.c.broke(RuleRNRWait, p, f.key.src, []Excuse{ExcuseCapture, ExcuseWay}, fmt.Sprintf("%d us of waiting after the RNR NAK of packet %d", h.rnr.waitNs/1000, h.rnr.frame), fmt.Sprintf("it again after %d us: %s", wait/1000, describe(p)))
+			f.c.broke(RuleRNRWait, p, f.key.src, []Excuse{ExcuseCapture, ExcuseWay},
+				fmt.Sprintf("%d us of waiting after the RNR NAK of packet %d", h.rnr.waitNs/1000, h.rnr.frame),
+				fmt.Sprintf("it again after %d us: %s", wait/1000, describe(p)))
 		}
 		h.rnr.on = false
 	}
 	if h.nak.on && p.PSN.Diff(h.nak.psn) <= 0 {
 		if wait := p.AtNs - h.nak.atNs; h.nak.implied && f.faithful() && wait > lateNs && !h.selective {
-			f.c.broke(RuleGoBack, p, f.key.src, []Excuse{ExcuseCapture, ExcuseWay, ExcuseUnseen}, fmt.Sprintf("PSN %d again at once, after the gap that packet %d shows", h.nak.psn, h.nak.frame), fmt.Sprintf("it after %d ms: %s", wait/1e6, describe(p)))
+			f.c.broke(RuleGoBack, p, f.key.src, []Excuse{ExcuseCapture, ExcuseWay, ExcuseUnseen},
+				fmt.Sprintf("PSN %d again at once, after the gap that packet %d shows", h.nak.psn, h.nak.frame),
+				fmt.Sprintf("it after %d ms: %s", wait/1e6, describe(p)))
 		}
 		h.nak.on = false
 	}
@@ -213,7 +222,8 @@ func (h *half) count(p *pcap.Packet) {
 		if r := h.recs[p.PSN]; !h.f.sent() && (r == nil || !r.many) {
 			e = append(e, ExcuseWay)
 		}
-		h.f.c.always(RuleTries, p, e, "8 tries without an answer, and then an end", fmt.Sprintf("the %dth: %s", n.sent, describe(p)))
+		h.f.c.always(RuleTries, p, e, "8 tries without an answer, and then an end",
+			fmt.Sprintf("the %dth: %s", n.sent, describe(p)))
 	}
 }
 
@@ -242,7 +252,9 @@ func (f *flow) noRetry(p *pcap.Packet) {
 		return
 	}
 	if p.AtNs-h.lateNs > max(4*a.timeoutNs, 1e9) {
-		f.c.always(RuleNoRetry, p, h.capture(), fmt.Sprintf("PSN %d of packet %d again, or an end: it has no answer for more than 4 ACK timeouts of %d ms", r.psn, r.frame, a.timeoutNs/1e6), describe(p))
+		f.c.always(RuleNoRetry, p, h.capture(),
+			fmt.Sprintf("PSN %d of packet %d again, or an end: it has no answer for more than 4 ACK timeouts of %d ms",
+				r.psn, r.frame, a.timeoutNs/1e6), describe(p))
 	}
 }
 
@@ -255,11 +267,13 @@ func (f *flow) afterFatal(p *pcap.Packet) {
 		if p.AtNs-f.fatalNs > 100e6 && !h.fromStart {
 			e = append(e, ExcuseReuse)
 		}
-		f.c.broke(RuleAfterFatal, p, f.key.src, f.onWay(e), "no request: this end has refused one for good", describe(p))
+		f.c.broke(RuleAfterFatal, p, f.key.src, f.onWay(e),
+			"no request: this end has refused one for good", describe(p))
 		f.fatalNs = -1
 	}
 	if h.fatal && !h.fatalTold && f.faithful() && (h.proved > h.fatalBy || p.AtNs-h.fatalNs > refusedNs) {
-		f.c.broke(RuleAfterFatal, p, f.key.src, []Excuse{ExcuseCapture, ExcuseWay, ExcuseReuse}, fmt.Sprintf("no request after the refusal in packet %d", h.fatalBy), describe(p))
+		f.c.broke(RuleAfterFatal, p, f.key.src, []Excuse{ExcuseCapture, ExcuseWay, ExcuseReuse},
+			fmt.Sprintf("no request after the refusal in packet %d", h.fatalBy), describe(p))
 		h.fatalTold = true
 	}
 }

@@ -24,4 +24,5 @@ func (k *Kind) Error() string { return k.text }
 func (k *Kind) Is(target error) bool { return slices.Contains(k.also, target) }
 
 // ErrZero is what calls on a zero value return.
-var ErrZero error = NewKind("roce: a zero value, not what the function that makes these has returned", shard.ErrClosed, net.ErrClosed, fs.ErrInvalid)
+var ErrZero error = NewKind("roce: a zero value, not what the function that makes these has returned",
+	shard.ErrClosed, net.ErrClosed, fs.ErrInvalid)

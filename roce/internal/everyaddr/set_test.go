@@ -168,7 +168,8 @@ func TestNote(t *testing.T) {
 	require.True(t, w.note(rtnl.Event{Link: &off, LinkGone: true}))
 	require.False(t, w.at[six].off)
 	require.True(t, w.note(rtnl.Event{Link: &off}))
-	require.Equal(t, map[netip.Addr]place{a1: {index: 1}, six: {1, true}, netip.MustParseAddr("fd77::2"): {index: 2}}, w.at)
+	require.Equal(t,
+		map[netip.Addr]place{a1: {index: 1}, six: {1, true}, netip.MustParseAddr("fd77::2"): {index: 2}}, w.at)
 	require.True(t, w.note(rtnl.Event{Address: new(rtnl.Address)}))
 	require.True(t, w.note(rtnl.Event{Lost: true}))
 	require.False(t, w.note(rtnl.Event{Neighbour: new(rtnl.Neighbour)}))

@@ -42,7 +42,8 @@ func check(cred *unix.Ucred, pid, uid int, ambiguous func(uid int) bool) error {
 	case int(cred.Pid) == pid && pid != 0:
 		return nil
 	case ambiguous(uid):
-		return fmt.Errorf("%w, perhaps (user %d stands for all users that this user namespace does not map)", ErrOther, uid)
+		return fmt.Errorf("%w, perhaps (user %d stands for all users that this user namespace does not map)",
+			ErrOther, uid)
 	}
 	return nil
 }

@@ -124,7 +124,8 @@ func TestFrozen(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(root, name, "cgroup.events"), []byte(events), 0o600))
 	}
 	require.True(t, frozenIn(root, "0::/still\n"))
-	require.True(t, frozenIn(root, "1:cpu:/busy\n0::/../still\n"), "what is outside of the namespace is not found by its name")
+	require.True(t, frozenIn(root, "1:cpu:/busy\n0::/../still\n"),
+		"what is outside of the namespace is not found by its name")
 	require.False(t, frozenIn(root, "0::/busy\n"))
 	require.False(t, frozenIn(root, "0::/gone\n"))
 	require.False(t, frozenIn(root, "1:cpu:/still\n"))

@@ -65,9 +65,8 @@ func Exercise(t *testing.T, a, b *End, sizes []int) {
 	require.EqualValues(t, 43, b.Buf[0])
 }
 
-// See makes visible to this goroutine what the device of e wrote for its peer,
-// and to the device what this goroutine wrote: a one-sided operation makes no completion that
-// would.
+// See makes visible to this goroutine what the device of e wrote for its peer, and to the device
+// what this goroutine wrote: a one-sided operation makes no completion that would.
 func (e *End) See() { e.QP.State() }
 
 // Fill fills b with bytes that depend on a seed.

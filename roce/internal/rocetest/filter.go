@@ -55,5 +55,6 @@ func FilteredPair(t testing.TB, drop func(mad.Attribute) bool) (c, s *Peer) {
 	ls, err := f.Link(SimAddr(2))
 	require.NoError(t, err)
 	wrap := FilterMADs(drop)
-	return NewPeer(t, verbs.Config{Link: lc, Rand: f.Rand(), WrapLink: wrap}), NewPeer(t, verbs.Config{Link: ls, Rand: f.Rand(), Shards: 2})
+	return NewPeer(t, verbs.Config{Link: lc, Rand: f.Rand(), WrapLink: wrap}),
+		NewPeer(t, verbs.Config{Link: ls, Rand: f.Rand(), Shards: 2})
 }

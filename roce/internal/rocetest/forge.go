@@ -17,9 +17,10 @@ import (
 func Forge(t *testing.T, d *verbs.Device, from netip.Addr, n uint32, to netip.AddrPort, change ...func(*mad.REQ)) {
 	h := mad.CMHeader(mad.AttrREQ, mad.TID(n))
 	m := mad.REQ{
-		LocalCommID: mad.CommID(n), ServiceID: mad.NewServiceID(rdmacm.PortSpaceTCP, to.Port()), CAGUID: mad.GUID(n), QPN: ib.QPN(n&0xFFFF | 0x10000),
-		MTU: ib.MTU1024, PKey: ib.PKeyDefault, Private: make([]byte, mad.CMAHeaderBytes),
-		Primary: mad.Path{LocalGID: ib.GIDFromAddr(from), RemoteGID: ib.GIDFromAddr(to.Addr()), AckTimeout: 14},
+		LocalCommID: mad.CommID(n), ServiceID: mad.NewServiceID(rdmacm.PortSpaceTCP, to.Port()),
+		CAGUID: mad.GUID(n), QPN: ib.QPN(n&0xFFFF | 0x10000), MTU: ib.MTU1024, PKey: ib.PKeyDefault,
+		Private: make([]byte, mad.CMAHeaderBytes), Primary: mad.Path{LocalGID: ib.GIDFromAddr(from),
+			RemoteGID: ib.GIDFromAddr(to.Addr()), AckTimeout: 14},
 	}
 	cma := mad.CMAHeader{SrcPort: 4660, Src: from, Dst: to.Addr()}
 	require.NoError(t, cma.Put(m.Private))

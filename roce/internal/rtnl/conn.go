@@ -12,9 +12,8 @@ import (
 const (
 	// receiveBytes holds any answer; the kernel fills at most 32 KiB at a time.
 	receiveBytes = 64 << 10
-	// answerTimeout bounds the wait for an answer, which the kernel has ready
-	// when the request returns. That may take longer: the kernel changes other
-	// interfaces meanwhile.
+	// answerTimeout bounds the wait for an answer, which the kernel has ready when the request
+	// returns. That may take longer: the kernel changes other interfaces meanwhile.
 	answerTimeout = 2 * time.Second
 )
 
@@ -114,9 +113,8 @@ func one[T any](c *Conn, get, is uint16, body []byte, parse func([]byte) (T, boo
 	return none, err
 }
 
-// Route asks which way packets of protocol UDP from src go to dst. index, if
-// not 0, is the interface to leave by. The error is an errno such as
-// ENETUNREACH if there is no way.
+// Route asks which way packets of protocol UDP from src go to dst. index, if not 0, is the
+// interface to leave by. The error is an errno such as ENETUNREACH if there is no way.
 func (c *Conn) Route(dst, src netip.Addr, index int) (Route, error) {
 	fixed := make([]byte, unix.SizeofRtMsg)
 	fixed[0] = family(dst)

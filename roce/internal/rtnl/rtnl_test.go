@@ -137,11 +137,13 @@ func TestParseRoute(t *testing.T) {
 }
 
 func TestStates(t *testing.T) {
-	for flags, up := range map[uint32]bool{unix.IFF_UP | unix.IFF_LOWER_UP: true, unix.IFF_UP: false, unix.IFF_LOWER_UP: false} {
+	for flags, up := range map[uint32]bool{unix.IFF_UP | unix.IFF_LOWER_UP: true, unix.IFF_UP: false,
+		unix.IFF_LOWER_UP: false} {
 		require.Equal(t, up, (&Link{Flags: flags}).Up(), "%#x", flags)
 	}
 	for flags, usable := range map[uint32]bool{
-		0: true, unix.IFA_F_TENTATIVE: false, unix.IFA_F_TENTATIVE | unix.IFA_F_OPTIMISTIC: true, unix.IFA_F_OPTIMISTIC: true, unix.IFA_F_DADFAILED: false,
+		0: true, unix.IFA_F_TENTATIVE: false, unix.IFA_F_TENTATIVE | unix.IFA_F_OPTIMISTIC: true,
+		unix.IFA_F_OPTIMISTIC: true, unix.IFA_F_DADFAILED: false,
 		unix.IFA_F_DADFAILED | unix.IFA_F_TENTATIVE | unix.IFA_F_OPTIMISTIC: false,
 	} {
 		require.Equal(t, usable, (&Address{Flags: flags}).Usable(), "%#x", flags)

@@ -27,8 +27,7 @@ type Link struct {
 	GSOMax int
 }
 
-// Up reports whether the interface can carry packets: it is switched on and
-// has a carrier.
+// Up reports whether the interface can carry packets: it is switched on and has a carrier.
 func (l *Link) Up() bool { return l.Flags&unix.IFF_UP != 0 && l.Flags&unix.IFF_LOWER_UP != 0 }
 
 // Ethernet reports whether frames of the interface begin with an Ethernet
@@ -49,13 +48,13 @@ type NeighbourKey struct {
 }
 
 // nudValid are the states in which the MAC is known (NUD_VALID of the kernel).
-const nudValid = unix.NUD_PERMANENT | unix.NUD_NOARP | unix.NUD_REACHABLE | unix.NUD_PROBE | unix.NUD_STALE | unix.NUD_DELAY
+const nudValid = unix.NUD_PERMANENT | unix.NUD_NOARP | unix.NUD_REACHABLE | unix.NUD_PROBE |
+	unix.NUD_STALE | unix.NUD_DELAY
 
 // Valid reports whether the MAC can be used.
 func (n *Neighbour) Valid() bool { return n.State&nudValid != 0 }
 
-// Stale reports whether the MAC was not confirmed for a while, and nobody is
-// about to.
+// Stale reports whether the MAC was not confirmed for a while, and nobody is about to.
 func (n *Neighbour) Stale() bool { return n.State&unix.NUD_STALE != 0 }
 
 // Failed reports whether the neighbour did not answer.
@@ -71,7 +70,8 @@ type Address struct {
 // Usable reports whether sockets can be bound to the address: one of IPv6 has passed the test for
 // duplicates.
 func (a *Address) Usable() bool {
-	return a.Flags&unix.IFA_F_DADFAILED == 0 && (a.Flags&unix.IFA_F_TENTATIVE == 0 || a.Flags&unix.IFA_F_OPTIMISTIC != 0)
+	return a.Flags&unix.IFA_F_DADFAILED == 0 &&
+		(a.Flags&unix.IFA_F_TENTATIVE == 0 || a.Flags&unix.IFA_F_OPTIMISTIC != 0)
 }
 
 // Route is the kernel's choice for a destination.

@@ -77,7 +77,9 @@ func TestAlarmSlack(t *testing.T) {
 	f, d := alarmDevice(t)
 	times := map[int64]int{}
 	for i := range 100 {
-		require.True(t, access.Shard(d).NewAlarm(func() { times[f.Now()]++ }).Set(time.Second+time.Duration(i)*time.Millisecond, time.Second))
+		require.True(t, access.Shard(d).NewAlarm(func() {
+			times[f.Now()]++
+		}).Set(time.Second+time.Duration(i)*time.Millisecond, time.Second))
 	}
 	for f.Step() {
 	}

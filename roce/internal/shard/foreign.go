@@ -36,7 +36,8 @@ func (s *Shard) Progress() {
 	if s.mode == Driven {
 		return
 	}
-	if (k.attention.called(now) || s.mode == Polling && k.attention.proof.Load() == 0) && k.wanted.CompareAndSwap(false, true) {
+	if (k.attention.called(now) || s.mode == Polling && k.attention.proof.Load() == 0) &&
+		k.wanted.CompareAndSwap(false, true) {
 		s.link.Wake()
 	}
 }

@@ -473,7 +473,8 @@ func (w world) settles() string {
 	switch {
 	case w.mail != [2]uint8{}:
 		return "a packet is left"
-	case w.at[0] == parked && w.set[0] || w.at[1] == parked && w.set[1] || w.at[0] == blocked && w.set[0] || w.at[1] == blocked && w.set[1]:
+	case w.at[0] == parked && w.set[0] || w.at[1] == parked && w.set[1] || w.at[0] == blocked && w.set[0] ||
+		w.at[1] == blocked && w.set[1]:
 		return "a wake-up is lost"
 	case w.broken && w.at[breaker] == over && w.at[0] != over && w.at[0] != idle:
 		return "a wait that was broken off goes on"

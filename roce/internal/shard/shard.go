@@ -152,8 +152,8 @@ type Shard struct {
 // New makes a shard, which Start sets going. On an error the link is the caller's again.
 func New(c Config) (*Shard, error) {
 	s := &Shard{
-		index: c.Index, link: c.Link, machine: machineOf(c.Link), addrs: c.Addrs, mtu: c.MTU, rand: c.Rand, table: c.Table, owner: c.Owner,
-		spin: spinTimeOf(c.Spin), credits: c.Engine.Tuning.EndToEndCredits,
+		index: c.Index, link: c.Link, machine: machineOf(c.Link), addrs: c.Addrs, mtu: c.MTU, rand: c.Rand,
+		table: c.Table, owner: c.Owner, spin: spinTimeOf(c.Spin), credits: c.Engine.Tuning.EndToEndCredits,
 		closed: make(chan struct{}), tx: make([]transport.TxPacket, 2*rxBatch), rx: make([]transport.RxPacket, rxBatch),
 	}
 	if max := s.link.MTU(); s.mtu == 0 || s.mtu > max {

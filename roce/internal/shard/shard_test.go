@@ -35,8 +35,8 @@ type still struct {
 func newStill(t *testing.T) (*still, *Shard) {
 	v, seed := &still{now: 1000, caught: true}, [32]byte{}
 	s, err := New(Config{
-		Link: v, Base: v, Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, Table: mem.NewTable(rand.NewChaCha8(seed), mem.Limits{}),
-		Rand: rand.NewChaCha8(seed), Owner: owner{}, Spin: -1,
+		Link: v, Base: v, Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.1")},
+		Table: mem.NewTable(rand.NewChaCha8(seed), mem.Limits{}), Rand: rand.NewChaCha8(seed), Owner: owner{}, Spin: -1,
 	})
 	require.NoError(t, err)
 	require.Same(t, v, s.machine)

@@ -163,7 +163,8 @@ func (s *Shard) Await(done func() bool, slept bool) {
 	} else {
 		s.pace.begin(now)
 	}
-	for look := slept || s.pace.looks(s.spin) || s.pace.shares(s.spin) && s.shareCPU(); look && s.Lent() && !s.Closed(); {
+	for look := slept || s.pace.looks(s.spin) || s.pace.shares(s.spin) && s.shareCPU(); look &&
+		s.Lent() && !s.Closed(); {
 		s.letRun(now)
 		s.keeper.polls.Add(1)
 		busy, err := s.progress(s.expectReply)

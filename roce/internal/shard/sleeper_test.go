@@ -36,7 +36,8 @@ func (t *thread) Idle() bool         { return len(t.link.came) == 0 }
 
 // The channels of one thread are one who waits, and those of two are not.
 func TestLeaseIsForAThread(t *testing.T) {
-	a, b, c, unknown := signalOf(&thread{number: 7}), signalOf(&thread{number: 7}), signalOf(&thread{number: 8}), signalOf(&thread{})
+	a, b, c, unknown := signalOf(&thread{number: 7}), signalOf(&thread{number: 7}),
+		signalOf(&thread{number: 8}), signalOf(&thread{})
 	require.True(t, a.same(a) && a.same(b) && unknown.same(unknown))
 	require.False(t, a.same(c) || a.same(unknown) || unknown.same(signalOf(&thread{})))
 	require.False(t, a.same(nil) || a.same(NewSignal()) || NewSignal().same(a))

@@ -67,7 +67,8 @@ func (s *set) noteOf(p *wire.RxPacket) uint64 {
 	src := p.Src.As16()
 	h := s.key
 	for _, w := range [3]uint64{
-		binary.BigEndian.Uint64(src[:]), binary.BigEndian.Uint64(src[8:]), uint64(binary.BigEndian.Uint32(p.Data[dataAt:])),
+		binary.BigEndian.Uint64(src[:]), binary.BigEndian.Uint64(src[8:]),
+		uint64(binary.BigEndian.Uint32(p.Data[dataAt:])),
 	} {
 		h = mix(h ^ w)
 	}

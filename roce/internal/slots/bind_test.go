@@ -25,7 +25,8 @@ func TestAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			calls, waits := 0, 0
-			err := bindAgain(func() error { calls++; return c.outcomes[calls-1] }, func() bool { waits++; return waits <= c.waits })
+			err := bindAgain(func() error { calls++; return c.outcomes[calls-1] },
+				func() bool { waits++; return waits <= c.waits })
 			require.Equal(t, c.want, err)
 			require.Equal(t, len(c.outcomes), calls)
 		})

@@ -163,7 +163,8 @@ func sweep(dir string) {
 		}
 		name := path.Join(dir, n)
 		var before, now unix.Stat_t
-		if unix.Lstat(name, &before) == nil && before.Mode&unix.S_IFMT == unix.S_IFSOCK && isLeft(name) && unix.Lstat(name, &now) == nil && now.Ino == before.Ino {
+		if unix.Lstat(name, &before) == nil && before.Mode&unix.S_IFMT == unix.S_IFSOCK && isLeft(name) &&
+			unix.Lstat(name, &now) == nil && now.Ino == before.Ino {
 			_ = unix.Unlink(name)
 		}
 	}

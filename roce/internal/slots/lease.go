@@ -250,7 +250,8 @@ func (l *Lease) Close() {
 		_ = s.silence(l.slot) // it has worked before
 		s.unlock(servingAt+int64(l.slot), 1)
 		s.quiet()
-		_ = s.setWord(l.slot, word(max(l.now(), 2))) // if this fails, the next holder finds it leased, which has the same effect
+		// If this fails, the next holder finds it leased, which has the same effect.
+		_ = s.setWord(l.slot, word(max(l.now(), 2)))
 		s.unlock(0, 0)
 		s.leave()
 	}

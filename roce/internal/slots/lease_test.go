@@ -217,8 +217,7 @@ func bindAlone(a Address) error {
 	return unix.Bind(fd, a.sockaddr())
 }
 
-// A program that has the port for itself is an error like any other, and leaves
-// nothing behind.
+// A program that has the port for itself is an error like any other, and leaves nothing behind.
 func TestPortTaken(t *testing.T) {
 	a := address()
 	fd, err := unix.Socket(a.family(), unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)

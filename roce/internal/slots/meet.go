@@ -162,7 +162,8 @@ func (e *HeldError) Hint() string {
 	if len(e.Holders) > 0 && e.Holders[0].Still != "" {
 		what = fmt.Sprintf("continue it (kill -CONT %d) or end it", e.Holders[0].PID)
 	}
-	return what + "; where processes of one user may debug each other (kernel.yama.ptrace_scope 0) others can join without it"
+	return what +
+		"; where processes of one user may debug each other (kernel.yama.ptrace_scope 0) others can join without it"
 }
 
 // Unwrap returns EADDRINUSE.

@@ -308,7 +308,8 @@ func TestFewDescriptors(t *testing.T) {
 		out, err := c.Output()
 		require.NoError(t, err)
 		require.Contains(t, string(out), "too many open files", what)
-		require.Contains(t, string(out), fmt.Sprintf("takes %d descriptors at an address, and this process may have 64 open in all", needFDs), what)
+		require.Contains(t, string(out),
+			fmt.Sprintf("takes %d descriptors at an address, and this process may have 64 open in all", needFDs), what)
 		require.Contains(t, string(out), "ulimit -n", what)
 	}
 }

@@ -43,7 +43,8 @@ func checkSealed(fd int) error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
-	if got, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0); err != nil || got&seals != seals || st.Size != fileBytes {
+	if got, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0); err != nil || got&seals != seals ||
+		st.Size != fileBytes {
 		return errors.New("not a memory file that is sealed")
 	}
 	return nil

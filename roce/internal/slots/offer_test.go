@@ -57,7 +57,8 @@ func TestHostileClients(t *testing.T) {
 	}
 	require.NoError(t, l.Hear(0))
 	l.Close()
-	require.Eventually(t, func() bool { return descriptors(t) <= before }, time.Minute, time.Millisecond, "and nothing is kept of them")
+	require.Eventually(t, func() bool { return descriptors(t) <= before }, time.Minute, time.Millisecond,
+		"and nothing is kept of them")
 }
 
 // Another user's process gets no descriptor, and gains nothing by having the name of an address.

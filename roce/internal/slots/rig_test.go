@@ -93,7 +93,8 @@ func child(s string) {
 			fd, _ := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 			of := 0
 			_, _ = fmt.Sscan(arg, &port, &of)
-			other := strings.Replace(Address{Addr: a.Addr, Port: port}.name(), fmt.Sprintf("/%d/", os.Geteuid()), fmt.Sprintf("/%d/", of), 1)
+			other := strings.Replace(Address{Addr: a.Addr, Port: port}.name(),
+				fmt.Sprintf("/%d/", os.Geteuid()), fmt.Sprintf("/%d/", of), 1)
 			if err = unix.Connect(fd, &unix.SockaddrUnix{Name: other}); err == nil {
 				_, err = take(fd)
 			}

@@ -119,7 +119,8 @@ func (g *fakeGround) step(call func() string, f string, args ...any) {
 }
 
 func (g *fakeGround) lock(at, n int64) (ok bool, err error) {
-	g.step(func() string { ok = g.m().acquire(g.p.id, at, until(at, n)); return fmt.Sprint(ok) }, "lock %s", place(at, n))
+	g.step(func() string { ok = g.m().acquire(g.p.id, at, until(at, n)); return fmt.Sprint(ok) },
+		"lock %s", place(at, n))
 	return ok, nil
 }
 

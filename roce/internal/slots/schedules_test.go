@@ -17,7 +17,8 @@ import (
 var (
 	everyFlag  = flag.Bool("every", false, "TestEverySchedule: all programs, for many minutes")
 	tableFlag  = flag.String("table", "", "TestEverySchedule: file to write the table of what was covered to")
-	statesFlag = flag.Int("states", 0, "TestEverySchedule: most states of a program, whose search is then not complete; 0 for no bound")
+	statesFlag = flag.Int("states", 0,
+		"TestEverySchedule: most states of a program, whose search is then not complete; 0 for no bound")
 )
 
 // TestEverySchedule plays small programs of two or three processes that take slots, use them, give
@@ -42,7 +43,8 @@ func TestEverySchedule(t *testing.T) {
 			continue // they take turns: the detector finds no more in all of them
 		}
 		t.Run(p.name+" "+p.budget.String(), func(t *testing.T) {
-			c, v := schedules.Explore[slotStep](func(log io.Writer) *slotWorld { return newSlotWorld(p, log) }, *statesFlag)
+			c, v := schedules.Explore[slotStep](
+				func(log io.Writer) *slotWorld { return newSlotWorld(p, log) }, *statesFlag)
 			if v != nil {
 				t.Fatal(v)
 			}

@@ -234,7 +234,8 @@ func (a *actor) do(op string) {
 func (a *actor) p() *slotProgram { return a.w.p }
 
 func (a *actor) set(i int) *set {
-	s := &set{ground: &fakeGround{a, i}, locks: -1, address: Address{Addr: netip.AddrFrom4([4]byte{127, 0, 0, byte(i + 1)})}}
+	s := &set{ground: &fakeGround{a, i}, locks: -1,
+		address: Address{Addr: netip.AddrFrom4([4]byte{127, 0, 0, byte(i + 1)})}}
 	for k := range s.fds {
 		s.fds[k] = -1
 	}
@@ -324,7 +325,8 @@ func (a *actor) request() bool {
 	m.udp[Requests] = slices.Clone(m.udp[Requests][1:])
 	a.learn(fmt.Sprintf("request %d", d.n))
 	p := wire.RxPacket{
-		Data: bytes.Clone(messages(0)[mad.AttrREQ]), SrcPort: uint16(d.n), Src: netip.AddrFrom4([4]byte{10, 0, 0, 1}), Dst: netip.AddrFrom4([4]byte{10, 0, 0, 2}),
+		Data: bytes.Clone(messages(0)[mad.AttrREQ]), SrcPort: uint16(d.n),
+		Src: netip.AddrFrom4([4]byte{10, 0, 0, 1}), Dst: netip.AddrFrom4([4]byte{10, 0, 0, 2}),
 	}
 	switch to := a.l.For(0, &p); to {
 	case a.l.slot:

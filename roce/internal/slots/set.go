@@ -139,7 +139,8 @@ func (a Address) group(fds []int) error {
 			return unsupported("socket", err)
 		}
 		fds[i] = fd
-		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1); err != nil { // the kernel uses its minimum
+		// The kernel uses its minimum.
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, 1); err != nil {
 			return unsupported("SO_RCVBUF", err)
 		}
 		if !a.Addr.Is4() {
@@ -185,7 +186,8 @@ func (a Address) bindNext(fd int) error {
 // steer attaches the program to the group of a socket.
 func steer(fd int) error {
 	p := program()
-	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_CBPF, &unix.SockFprog{Len: uint16(len(p)), Filter: &p[0]}); err != nil {
+	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_CBPF,
+		&unix.SockFprog{Len: uint16(len(p)), Filter: &p[0]}); err != nil {
 		return unsupported("SO_ATTACH_REUSEPORT_CBPF", err)
 	}
 	return nil
@@ -201,7 +203,8 @@ func shared(fd int) error {
 // deafen makes a socket drop everything that arrives; hear ends that.
 func deafen(fd int) error {
 	nothing := [1]unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}
-	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &nothing[0]})
+	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+		&unix.SockFprog{Len: 1, Filter: &nothing[0]})
 }
 
 func hear(fd int) error {

@@ -28,7 +28,8 @@ func message(at mad.Attribute, put func(*mad.Data) error) []byte {
 func messages(id mad.CommID) map[mad.Attribute][]byte {
 	const own = 1
 	return map[mad.Attribute][]byte{
-		mad.AttrREQ:     message(mad.AttrREQ, (&mad.REQ{LocalCommID: own, ServiceID: 0x0106_0007, MTU: ib.MTU1024}).Put),
+		mad.AttrREQ: message(mad.AttrREQ,
+			(&mad.REQ{LocalCommID: own, ServiceID: 0x0106_0007, MTU: ib.MTU1024}).Put),
 		mad.AttrMRA:     message(mad.AttrMRA, (&mad.MRA{LocalCommID: own, RemoteCommID: id}).Put),
 		mad.AttrREJ:     message(mad.AttrREJ, (&mad.REJ{LocalCommID: own, RemoteCommID: id}).Put),
 		mad.AttrREP:     message(mad.AttrREP, (&mad.REP{LocalCommID: own, RemoteCommID: id}).Put),

@@ -20,12 +20,14 @@ func TestHandOn(t *testing.T) {
 	a := address()
 	l, m, n := lease(t, a), lease(t, a), lease(t, a)
 	r := rand.New(rand.NewPCG(5, 6))
-	addrs := []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1"), netip.MustParseAddr("fe80::9")}
+	addrs := []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1"),
+		netip.MustParseAddr("fe80::9")}
 	want := map[*Lease][]wire.RxPacket{}
 	for i := range 100 {
 		p := wire.RxPacket{
-			Data: make([]byte, ib.BTHBytes+ib.ICRCBytes+r.IntN(ib.MaxPacketBytes-100)), Src: addrs[r.IntN(3)], Dst: addrs[r.IntN(3)],
-			SrcPort: uint16(r.Uint32()), TrafficClass: uint8(r.Uint32()), HopLimit: uint8(r.Uint32()),
+			Data: make([]byte, ib.BTHBytes+ib.ICRCBytes+r.IntN(ib.MaxPacketBytes-100)), Src: addrs[r.IntN(3)],
+			Dst: addrs[r.IntN(3)], SrcPort: uint16(r.Uint32()), TrafficClass: uint8(r.Uint32()),
+			HopLimit: uint8(r.Uint32()),
 		}
 		for k := range p.Data {
 			p.Data[k] = byte(r.Uint32())

@@ -18,7 +18,8 @@ import (
 func Example() {
 	network := sim.New(sim.Config{})
 	var faults *fault.Link
-	open := func(addr string, wrap func(link.Link) (link.Link, error)) (*verbs.Device, *verbs.QP, *verbs.CQ, *verbs.MR) {
+	open := func(addr string, wrap func(link.Link) (link.Link, error)) (*verbs.Device, *verbs.QP,
+		*verbs.CQ, *verbs.MR) {
 		l, err := network.Link(netip.MustParseAddr(addr))
 		check(err)
 		d, err := verbs.Open(verbs.Config{Link: l, WrapLink: wrap})

@@ -145,7 +145,8 @@ func TestRules(t *testing.T) {
 // A packet that is held keeps its bytes, though their owner has others there by then.
 func TestHeld(t *testing.T) {
 	l := &below{}
-	f := fault.New(l, fault.Rule{Times: 1, Action: fault.Delay}, fault.Rule{Dir: fault.Receive, Times: 1, Action: fault.Delay})
+	f := fault.New(l, fault.Rule{Times: 1, Action: fault.Delay},
+		fault.Rule{Dir: fault.Receive, Times: 1, Action: fault.Delay})
 	payload := []byte("xa")
 	send := func(psn int, last byte) {
 		h := header(psn)
@@ -226,7 +227,8 @@ func TestChanges(t *testing.T) {
 		h.PutHeaders(b)
 		return b
 	}
-	sent := [][]byte{packet(1, 4), packet(2, 4), packet(3, 4), packet(4, 4), make([]byte, ib.BTHBytes), make([]byte, 5), nil}
+	sent := [][]byte{packet(1, 4), packet(2, 4), packet(3, 4), packet(4, 4), make([]byte, ib.BTHBytes),
+		make([]byte, 5), nil}
 	for _, b := range sent {
 		l.come = append(l.come, slices.Clone(b))
 	}
@@ -249,7 +251,8 @@ func TestChanges(t *testing.T) {
 
 	// Sent, neither does anything; a header that is cut off is none.
 	f = fault.New(l, fault.Rule{HasPSN: true, PSN: 9, Action: fault.Drop}, fault.Rule{Action: fault.MarkCE})
-	f.Send([]wire.TxPacket{{HeaderLen: ib.BTHBytes}, {HeaderLen: 0, NumFrags: 1, PayloadLen: 12, Frags: [wire.MaxTxFrags][]byte{make([]byte, 12)}}})
+	f.Send([]wire.TxPacket{{HeaderLen: ib.BTHBytes}, {HeaderLen: 0, NumFrags: 1, PayloadLen: 12,
+		Frags: [wire.MaxTxFrags][]byte{make([]byte, 12)}}})
 	require.Len(t, l.sent, 2)
 	require.Equal(t, 2, f.Hits(1))
 }

@@ -45,8 +45,7 @@ func (n *Namespace) Capture(t testing.TB, f func()) []*capture.Packet {
 	}
 }
 
-// writeCapture writes frames to a file for other programs, and returns its
-// name.
+// writeCapture writes frames to a file for other programs, and returns its name.
 func writeCapture(t testing.TB, frames []*capture.Packet) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "capture.pcap")
@@ -62,9 +61,8 @@ func RoCEFrames(all []*capture.Packet) []*capture.Packet {
 	return slices.DeleteFunc(slices.Clone(all), func(p *capture.Packet) bool { return !p.RoCE() })
 }
 
-// CheckCapture has tshark look at frames, each with a packet that [Packet] made:
-// it must find nothing malformed, and no wrong IP checksum; with udp, no wrong
-// UDP checksum either.
+// CheckCapture has tshark look at frames, each with a packet that [Packet] made: it must find
+// nothing malformed, and no wrong IP checksum; with udp, no wrong UDP checksum either.
 func CheckCapture(t testing.TB, frames []*capture.Packet, udp bool) {
 	t.Helper()
 	if testing.Short() {
@@ -74,9 +72,9 @@ func CheckCapture(t testing.TB, frames []*capture.Packet, udp bool) {
 	if err != nil {
 		t.Skip("the rest needs tshark")
 	}
-	out, err := exec.Command(tshark, "-r", writeCapture(t, frames), "-o", "ip.check_checksum:TRUE", "-o", "udp.check_checksum:TRUE",
-		"-T", "fields", "-e", "infiniband.bth.opcode", "-e", "frame.protocols", "-e", "_ws.malformed",
-		"-e", "ip.checksum.status", "-e", "udp.checksum.status").Output()
+	out, err := exec.Command(tshark, "-r", writeCapture(t, frames), "-o", "ip.check_checksum:TRUE", "-o",
+		"udp.check_checksum:TRUE", "-T", "fields", "-e", "infiniband.bth.opcode", "-e", "frame.protocols",
+		"-e", "_ws.malformed", "-e", "ip.checksum.status", "-e", "udp.checksum.status").Output()
 	require.NoError(t, err)
 	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
 	require.Len(t, lines, len(frames))

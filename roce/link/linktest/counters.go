@@ -6,8 +6,7 @@ import (
 	"github.com/goroce/goroce/roce/link"
 )
 
-// countersOf returns a function that says by how much the counters of a link
-// have grown.
+// countersOf returns a function that says by how much the counters of a link have grown.
 func countersOf(l link.Link) func() link.Stats {
 	before := l.Stats()
 	return func() link.Stats {

@@ -10,8 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Packets with a wrong ICRC are dropped and counted; their neighbours in the
-// run are not harmed.
+// Packets with a wrong ICRC are dropped and counted; their neighbours in the run are not harmed.
 func testWrongICRC(t *testing.T, p Pair) {
 	since := countersOf(p.B)
 	r := rand.New(rand.NewPCG(6, 6))

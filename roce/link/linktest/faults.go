@@ -33,8 +33,9 @@ type burst struct {
 // What calls fail with that does not end a link.
 var (
 	sendErrors = []unix.Errno{
-		unix.EAGAIN, unix.EINTR, unix.ENOBUFS, unix.ENOMEM, unix.EPERM, unix.EACCES, unix.EIO, unix.EINVAL, unix.EMSGSIZE,
-		unix.EOPNOTSUPP, unix.ENETDOWN, unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EHOSTDOWN, unix.ENXIO, unix.ENODEV,
+		unix.EAGAIN, unix.EINTR, unix.ENOBUFS, unix.ENOMEM, unix.EPERM, unix.EACCES, unix.EIO,
+		unix.EINVAL, unix.EMSGSIZE, unix.EOPNOTSUPP, unix.ENETDOWN, unix.ENETUNREACH, unix.EHOSTUNREACH,
+		unix.EHOSTDOWN, unix.ENXIO, unix.ENODEV,
 	}
 	recvErrors = []unix.Errno{ // not EAGAIN: the kernel has it only where there is nothing
 		unix.EINTR, unix.ENOBUFS, unix.ENOMEM, unix.EPERM, unix.EACCES, unix.EMSGSIZE, unix.EPROTO,

@@ -10,17 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// filterCase is a frame, whether the link sees it at all, and whether it hands
-// it up.
+// filterCase is a frame, whether the link sees it at all, and whether it hands it up.
 type filterCase struct {
 	name     string
 	frame    Frame
 	seen, up uint64
 }
 
-// RunFilter tests that a link that reads frames sees only UDP to the port and
-// its addresses, and that it counts frames that are its own but wrong. What it
-// sees is counted by RxDatagrams.
+// RunFilter tests that a link that reads frames sees only UDP to the port and its addresses, and
+// that it counts frames that are its own but wrong. What it sees is counted by RxDatagrams.
 func RunFilter(t *testing.T, open Opener) {
 	t.Parallel()
 	n := NewNet(t, 4200)

@@ -26,8 +26,7 @@ func SendFrames(t testing.TB, ns *Namespace, frames ...[]byte) {
 	})
 }
 
-// Frame says in what a frame differs from a good one. The zero value is
-// a good one.
+// Frame says in what a frame differs from a good one. The zero value is a good one.
 type Frame struct {
 	IP6            bool
 	VLAN           int // -1: priority tag only

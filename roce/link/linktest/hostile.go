@@ -17,11 +17,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// RunHostile sends frames to a link that no peer would send: cut off anywhere, with any
-// byte changed, with any length in a header, and with any virtio header that the
-// sender's kernel takes. Only good packets come up, each frame is counted once at
-// most, and whatever was sent, good packets come up behind it. Afterwards check, if
-// not nil, looks at the link.
+// RunHostile sends frames to a link that no peer would send: cut off anywhere, with any byte
+// changed, with any length in a header, and with any virtio header that the sender's kernel takes.
+// Only good packets come up, each frame is counted once at most, and whatever was sent, good
+// packets come up behind it. Afterwards check, if not nil, looks at the link.
 func RunHostile(t *testing.T, open Opener, check func(t *testing.T, l link.Link)) {
 	t.Parallel()
 	n := NewNet(t, 9000)
@@ -90,7 +89,8 @@ func (h *hostile) send(t *testing.T, vnet bool, frames ...[]byte) (up [][]byte) 
 			}
 		}
 		// A frame that was cut up into very many may have filled the way there.
-		for stop := time.Now().Add(giveUp); unix.Sendto(fd, end, 0, &unix.SockaddrLinklayer{Ifindex: ifi.Index}) != nil; {
+		for stop := time.Now().
+			Add(giveUp); unix.Sendto(fd, end, 0, &unix.SockaddrLinklayer{Ifindex: ifi.Index}) != nil; {
 			require.True(t, time.Now().Before(stop))
 		}
 	})
@@ -132,8 +132,7 @@ func (h *hostile) frame(t *testing.T, payload, vlan int) []byte {
 	return MakeFrame(t, h.n, Frame{IP6: h.ip6, Ident: 5, Payload: payload, VLAN: vlan})
 }
 
-// batch is how many frames are sent before the link is looked at: fewer than any
-// link has room for.
+// batch is how many frames are sent before the link is looked at: fewer than any link has room for.
 const batch = 100
 
 func (h *hostile) cutOff(t *testing.T) {
@@ -171,7 +170,8 @@ func (h *hostile) lengths(t *testing.T) {
 		good := append(h.frame(t, 64, 0), make([]byte, padding)...)
 		for _, at := range fields {
 			right := int(binary.BigEndian.Uint16(good[at:]))
-			for _, v := range []int{0, 1, 7, 8, 9, 19, 20, 27, 28, 29, 39, 40, 47, 48, right - 1, right + 1, right + 99, 1500, 0x7FFF, 0x8000, 0xFFFF} {
+			for _, v := range []int{0, 1, 7, 8, 9, 19, 20, 27, 28, 29, 39, 40, 47, 48, right - 1, right + 1,
+				right + 99, 1500, 0x7FFF, 0x8000, 0xFFFF} {
 				if v == right {
 					continue
 				}
@@ -191,7 +191,8 @@ func (h *hostile) lengths(t *testing.T) {
 	if !h.ip6 {
 		var options [][]byte
 		for n := range 40 {
-			options = append(options, MakeFrame(t, h.n, Frame{Payload: 64, Options: []capture.IPv4Option{{Type: 7, Data: make([]byte, n)}}}))
+			options = append(options,
+				MakeFrame(t, h.n, Frame{Payload: 64, Options: []capture.IPv4Option{{Type: 7, Data: make([]byte, n)}}}))
 		}
 		require.Empty(t, h.send(t, false, options[:36]...))
 	}
@@ -223,8 +224,7 @@ func (h *hostile) anyByte(t *testing.T) {
 // vnetBytes is the size of struct virtio_net_hdr.
 const vnetBytes = 10
 
-// virtio sends frames with a virtio header whose fields make no sense, or not
-// together.
+// virtio sends frames with a virtio header whose fields make no sense, or not together.
 func (h *hostile) virtio(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 2))
 	l4 := uint16(etherBytes + 20)
@@ -243,7 +243,8 @@ func (h *hostile) virtio(t *testing.T) {
 			f := h.frame(t, []int{64, 1000, h.long}[r.IntN(3)], 0)
 			v := make([]byte, vnetBytes, vnetBytes+len(f))
 			v[0] = byte(some(0, unix.VIRTIO_NET_HDR_F_NEEDS_CSUM, unix.VIRTIO_NET_HDR_F_NEEDS_CSUM))
-			v[1] = byte(some(unix.VIRTIO_NET_HDR_GSO_UDP_L4, unix.VIRTIO_NET_HDR_GSO_UDP_L4, unix.VIRTIO_NET_HDR_GSO_UDP, unix.VIRTIO_NET_HDR_GSO_TCPV4, 0))
+			v[1] = byte(some(unix.VIRTIO_NET_HDR_GSO_UDP_L4, unix.VIRTIO_NET_HDR_GSO_UDP_L4,
+				unix.VIRTIO_NET_HDR_GSO_UDP, unix.VIRTIO_NET_HDR_GSO_TCPV4, 0))
 			e := binary.NativeEndian
 			e.PutUint16(v[2:], some(l4+8, 0, 14)) // length of the headers
 			e.PutUint16(v[4:], some(1, 15, 16, 80, 1016))

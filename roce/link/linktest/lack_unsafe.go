@@ -42,7 +42,8 @@ func Fail(c SystemCall, errno syscall.Errno) error {
 	)
 	p := []unix.SockFilter{{Code: load, K: 0}, {Code: equal, K: c.Number, Jf: uint8(2*len(c.Args) + 1)}}
 	for i, a := range c.Args {
-		p = append(p, unix.SockFilter{Code: load, K: 16 + 8*a.N}, unix.SockFilter{Code: equal, K: a.Is, Jf: uint8(2*(len(c.Args)-i) - 1)})
+		p = append(p, unix.SockFilter{Code: load, K: 16 + 8*a.N},
+			unix.SockFilter{Code: equal, K: a.Is, Jf: uint8(2*(len(c.Args)-i) - 1)})
 	}
 	p = append(p, unix.SockFilter{Code: result, K: fails | uint32(errno)}, unix.SockFilter{Code: result, K: allowed})
 	prog := unix.SockFprog{Len: uint16(len(p)), Filter: &p[0]}

@@ -23,7 +23,8 @@ func RunMTU(t *testing.T, open Opener) {
 	for i, c := range []struct {
 		mtu  string
 		want ib.MTU
-	}{{"65535", ib.MTU4096}, {"4176", ib.MTU4096}, {"4175", ib.MTU2048}, {"1500", ib.MTU1024}, {"1280", ib.MTU1024}, {"592", ib.MTU512}, {"336", ib.MTU256}, {"335", 0}, {"68", 0}} {
+	}{{"65535", ib.MTU4096}, {"4176", ib.MTU4096}, {"4175", ib.MTU2048}, {"1500", ib.MTU1024},
+		{"1280", ib.MTU1024}, {"592", ib.MTU512}, {"336", ib.MTU256}, {"335", 0}, {"68", 0}} {
 		if testing.Short() && i%2 != 0 {
 			continue
 		}
@@ -75,9 +76,8 @@ func descriptors(t testing.TB) int {
 	return len(list)
 }
 
-// RunLeaks tests that a link that is closed, or could not be opened, leaves nothing
-// behind, that it may be asked anything while it closes, and that closing it
-// again does nothing.
+// RunLeaks tests that a link that is closed, or could not be opened, leaves nothing behind, that it
+// may be asked anything while it closes, and that closing it again does nothing.
 func RunLeaks(t *testing.T, open Opener) {
 	n := NewNet(t, 1500)
 	group := netip.MustParseAddr("239.1.2.3")
@@ -121,8 +121,7 @@ const (
 	pace      = 100 * time.Microsecond
 )
 
-// whileClosing closes a link while others ask it for whatever may be asked for at any
-// time.
+// whileClosing closes a link while others ask it for whatever may be asked for at any time.
 func whileClosing(t *testing.T, n *Net, l link.Link, group netip.Addr) {
 	t.Helper()
 	var wg sync.WaitGroup

@@ -33,7 +33,8 @@ func testMulticast(t *testing.T, p Pair) {
 	require.NoError(t, p.B.Wait(0))
 	to, elsewhere := *path, *path
 	to.Dst, elsewhere.Dst = group, other
-	batch := []wire.TxPacket{Packet(r, &elsewhere, 9), Packet(r, &to, 10), Packet(r, &to, 10), Packet(r, &elsewhere, 9), Packet(r, &to, 4)}
+	batch := []wire.TxPacket{Packet(r, &elsewhere, 9), Packet(r, &to, 10), Packet(r, &to, 10),
+		Packet(r, &elsewhere, 9), Packet(r, &to, 4)}
 	SendAll(t, p.A, batch)
 	for i, rx := range Receive(t, p.B, 3) {
 		require.Equal(t, batch[[]int{1, 2, 4}[i]].AppendTo(nil), rx.Data[:len(rx.Data)-ib.ICRCBytes])

@@ -140,8 +140,9 @@ func NewNet(t testing.TB, mtu int) *Net {
 		A: NewNamespace(t), B: NewNamespace(t),
 		A4: netip.MustParseAddr("10.99.0.1"), B4: netip.MustParseAddr("10.99.0.2"),
 		A6: netip.MustParseAddr("fd99::1"), B6: netip.MustParseAddr("fd99::2"),
-		LinkLocalA: netip.MustParseAddr("fe80::ff:fe00:9901%" + Device), LinkLocalB: netip.MustParseAddr("fe80::ff:fe00:9902%" + Device),
-		MACA: "02:00:00:00:99:01", MACB: "02:00:00:00:99:02",
+		LinkLocalA: netip.MustParseAddr("fe80::ff:fe00:9901%" + Device),
+		LinkLocalB: netip.MustParseAddr("fe80::ff:fe00:9902%" + Device),
+		MACA:       "02:00:00:00:99:01", MACB: "02:00:00:00:99:02",
 	}
 	n.mtu = mtu
 	n.plug(t, firstIndex)
@@ -170,7 +171,8 @@ func (n *Net) plug(t testing.TB, index int) {
 	// With different indexes: the kernel reports the carrier of an interface whose
 	// index is that of its peer up to a second late (linkwatch).
 	n.A.Run("ip", "link", "add", Device, "index", fmt.Sprint(index), "mtu", mtu, "address", n.MACA,
-		"type", "veth", "peer", "name", Device, "index", fmt.Sprint(index+1), "mtu", mtu, "address", n.MACB, "netns", n.B.Path())
+		"type", "veth", "peer", "name", Device, "index", fmt.Sprint(index+1), "mtu", mtu, "address", n.MACB,
+		"netns", n.B.Path())
 	for _, s := range []struct {
 		ns     *Namespace
 		a4, a6 netip.Addr
@@ -204,8 +206,7 @@ func (n *Net) waitReady(t testing.TB) {
 	AwaitPath(t, n.A, n.A6, n.B, n.B6)
 }
 
-// AwaitPath waits until a datagram passes from address a of one namespace to address b
-// of another.
+// AwaitPath waits until a datagram passes from address a of one namespace to address b of another.
 func AwaitPath(t testing.TB, from *Namespace, a netip.Addr, to *Namespace, b netip.Addr) {
 	t.Helper()
 	const discard = 9

@@ -22,9 +22,8 @@ func (f Opener) In(t testing.TB, ns *Namespace, a netip.Addr) link.Link {
 	var l link.Link
 	var err error
 	ns.Do(func() {
-		// A command that another test starts has copies of all descriptors of this
-		// process for a moment. Those of a link that was just closed keep its interface
-		// and its port.
+		// A command that another test starts has copies of all descriptors of this process for a
+		// moment. Those of a link that was just closed keep its interface and its port.
 		for end := time.Now().Add(giveUp); ; runtime.Gosched() {
 			if l, err = f(a); !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.EADDRINUSE) || time.Now().After(end) {
 				return
@@ -43,8 +42,7 @@ func (f Opener) Open(t testing.TB, ns *Namespace, a netip.Addr) link.Link {
 	return l
 }
 
-// OpenPair opens a link on both sides of a Net of the MTU, on the IPv4
-// addresses.
+// OpenPair opens a link on both sides of a Net of the MTU, on the IPv4 addresses.
 func (f Opener) OpenPair(t testing.TB, mtu int) (n *Net, a, b link.Link) {
 	t.Helper()
 	n = NewNet(t, mtu)

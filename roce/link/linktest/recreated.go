@@ -47,7 +47,8 @@ func RunRecreated(t *testing.T, open Opener) {
 				Reaches(t, a, b, paths[0])
 				Reaches(t, a, b, paths[1])
 				Reaches(t, b, a, paths[2])
-				require.Contains(t, n.B.Run("ip", "maddr", "show", "dev", Device), c.group, "the kernel is in the group")
+				require.Contains(t, n.B.Run("ip", "maddr", "show", "dev", Device), c.group,
+					"the kernel is in the group")
 				holder := b.Addrs()[0]
 				if holder.IsLinkLocalUnicast() {
 					holder = holder.WithZone(strconv.Itoa(n.index + 1)) // names are remembered by the net package

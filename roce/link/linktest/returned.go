@@ -30,7 +30,8 @@ func RunReturned(t *testing.T, open Opener, six bool) {
 			n.A.Do(func() { err = s.ServeRequests() })
 			require.NoError(t, err)
 		}
-		tx := Packet(rnd, &wire.Path{Src: addrs[0], Dst: addrs[1], SrcPort: 0xC001, HopLimit: 64, Management: true}, 100)
+		tx := Packet(rnd,
+			&wire.Path{Src: addrs[0], Dst: addrs[1], SrcPort: 0xC001, HopLimit: 64, Management: true}, 100)
 		copy(tx.Header[5:8], []byte{0, 0, byte(ib.QPNGSI)})
 		Drive(t, a, func() bool {
 			a.Send([]wire.TxPacket{tx}) // until the neighbour is known

@@ -15,14 +15,12 @@ type Pair struct {
 	Hops uint8
 	// InB, if set, runs f where B can open sockets: in its network namespace.
 	InB func(f func())
-	// NeverResolves is an address on the network that nobody has, invalid if the
-	// links cannot tell.
+	// NeverResolves is an address on the network that nobody has, invalid if the links cannot tell.
 	NeverResolves netip.Addr
 }
 
-// Run runs the suite. open makes a pair, which Run closes. The tests share it,
-// because opening and closing take longer than most of them; one that fails
-// does not leave it to the next.
+// Run runs the suite. open makes a pair, which Run closes. The tests share it, because opening and
+// closing take longer than most of them; one that fails does not leave it to the next.
 func Run(t *testing.T, open func(t *testing.T) Pair) {
 	var p *Pair
 	shut := func() {

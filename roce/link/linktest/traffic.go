@@ -25,7 +25,8 @@ func NewPath(a, b link.Link) *wire.Path {
 // Packet makes a packet with a payload of n random bytes in up to four pieces.
 func Packet(r *rand.Rand, path *wire.Path, n int) wire.TxPacket {
 	tx := wire.TxPacket{Path: path, PayloadLen: uint16(n), Pad: uint8(-n & 3)}
-	p := ib.Packet{BTH: ib.BTH{Opcode: ib.RCWriteMiddle, Pad: tx.Pad, PKey: ib.PKeyDefault, DestQP: 17, PSN: ib.PSN(r.Uint32()) & ib.PSNMask}}
+	p := ib.Packet{BTH: ib.BTH{Opcode: ib.RCWriteMiddle, Pad: tx.Pad, PKey: ib.PKeyDefault, DestQP: 17,
+		PSN: ib.PSN(r.Uint32()) & ib.PSNMask}}
 	tx.HeaderLen = uint8(p.PutHeaders(tx.Header[:]))
 	for left := n; left > 0; tx.NumFrags++ {
 		k := left

@@ -27,8 +27,7 @@ func await(batch []wire.TxPacket) *awaited {
 	return w
 }
 
-// takeNext takes the packet with the content that is the next of its path, nil if there is
-// none.
+// takeNext takes the packet with the content that is the next of its path, nil if there is none.
 func (w *awaited) takeNext(content []byte) *wire.TxPacket {
 	for _, tx := range w.sent[string(content)] {
 		if queue := w.left[tx.Path]; len(queue) > 0 && queue[0] == tx {

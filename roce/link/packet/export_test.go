@@ -6,8 +6,7 @@ import (
 	"github.com/goroce/goroce/roce/link/linktest"
 )
 
-// LoseSockets closes the receiving sockets, as code with a fault elsewhere in the
-// process may.
+// LoseSockets closes the receiving sockets, as code with a fault elsewhere in the process may.
 func (l *Link) LoseSockets() {
 	for _, s := range l.rx.socks {
 		unix.Close(s.fd)

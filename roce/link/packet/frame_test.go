@@ -65,7 +65,8 @@ func TestHeadRoundTrip(t *testing.T) {
 				require.EqualValues(t, segment, native.Uint16(b[4:]))
 				start := native.Uint16(b[6:])
 				require.Equal(t, udp[0:2], b[vnetBytes:][start:start+2], "csum_start is the UDP header")
-				require.Equal(t, ib.InternetSum(unix.IPPROTO_UDP+uint32(size+8), pseudo), binary.BigEndian.Uint16(udp[6:]))
+				require.Equal(t, ib.InternetSum(unix.IPPROTO_UDP+uint32(size+8), pseudo),
+					binary.BigEndian.Uint16(udp[6:]))
 			}
 		}
 	}

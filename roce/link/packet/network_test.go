@@ -71,9 +71,8 @@ func TestPortHeld(t *testing.T) {
 	}
 }
 
-// On the wire, cut up by the kernel: each segment is a whole RoCE packet with
-// its own identification and ICRC, checksums are right, and tshark finds nothing
-// malformed.
+// On the wire, cut up by the kernel: each segment is a whole RoCE packet with its own
+// identification and ICRC, checksums are right, and tshark finds nothing malformed.
 func TestWire(t *testing.T) {
 	t.Parallel()
 	for _, ip6 := range []bool{false, true} {
@@ -162,9 +161,11 @@ func TestOpenErrors(t *testing.T) {
 	for want, o := range map[string]packet.Options{
 		"no local address given": {},
 		"not a unicast address":  {Addrs: []netip.Addr{netip.MustParseAddr("0.0.0.0")}},
-		"given twice":            {Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.1")}},
-		"no interface here has":  {Addrs: []netip.Addr{netip.MustParseAddr("203.0.113.5")}},
-		"between 1 and 4094":     {Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, VLAN: 4095},
+		"given twice": {Addrs: []netip.Addr{
+			netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.1"),
+		}},
+		"no interface here has": {Addrs: []netip.Addr{netip.MustParseAddr("203.0.113.5")}},
+		"between 1 and 4094":    {Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}, VLAN: 4095},
 	} {
 		ns.Do(func() {
 			_, err := packet.Open(o)
@@ -184,8 +185,7 @@ func TestOpenErrors(t *testing.T) {
 	})
 }
 
-// With CAP_NET_RAW alone the kernel's table cannot be told to probe; a datagram
-// makes it.
+// With CAP_NET_RAW alone the kernel's table cannot be told to probe; a datagram makes it.
 func TestWithoutNetAdmin(t *testing.T) {
 	t.Parallel()
 	n := linktest.NewNet(t, 1500)
@@ -247,7 +247,8 @@ func TestAddressMoves(t *testing.T) {
 	t.Parallel()
 	const second = "second"
 	n := linktest.NewNet(t, 1500)
-	n.A.Run("ip", "link", "add", second, "mtu", "4200", "type", "veth", "peer", "name", second, "mtu", "4200", "netns", n.B.Path())
+	n.A.Run("ip", "link", "add", second, "mtu", "4200", "type", "veth", "peer", "name", second, "mtu", "4200",
+		"netns", n.B.Path())
 	for _, ns := range []*linktest.Namespace{n.A, n.B} {
 		ns.Run("ip", "link", "set", second, "up")
 	}
@@ -278,8 +279,7 @@ func TestAddressMoves(t *testing.T) {
 	require.Empty(t, states)
 }
 
-// Sockets that somebody has closed are an error, not a wait that returns at once
-// for ever.
+// Sockets that somebody has closed are an error, not a wait that returns at once for ever.
 func TestSocketsLost(t *testing.T) {
 	for _, ring := range []bool{true, false} {
 		n := linktest.NewNet(t, 1500)

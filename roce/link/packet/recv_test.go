@@ -15,7 +15,8 @@ func TestSocketsInTurn(t *testing.T) {
 	const size = 4096
 	r := &receiver{}
 	for range 2 {
-		r.socks = append(r.socks, &rxSocket{ring: &ring{mem: make([]byte, size), slot: size, block: size, perBlock: 1, slots: 1}})
+		r.socks = append(r.socks,
+			&rxSocket{ring: &ring{mem: make([]byte, size), slot: size, block: size, perBlock: 1, slots: 1}})
 	}
 	some, err := r.receive()
 	require.NoError(t, err)

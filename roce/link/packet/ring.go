@@ -48,11 +48,13 @@ func openRing(fd, slots, mtu int) (*ring, error) {
 		return nil, os.NewSyscallError("setsockopt PACKET_COPY_THRESH", err)
 	}
 	if err := unix.SetsockoptTpacketReq(fd, unix.SOL_PACKET, unix.PACKET_RX_RING, &unix.TpacketReq{
-		Block_size: uint32(r.block), Block_nr: uint32(blocks), Frame_size: uint32(r.slot), Frame_nr: uint32(r.slots)}); err != nil {
+		Block_size: uint32(r.block), Block_nr: uint32(blocks), Frame_size: uint32(r.slot),
+		Frame_nr: uint32(r.slots)}); err != nil {
 		return nil, os.NewSyscallError("setsockopt PACKET_RX_RING", err)
 	}
 	var err error
-	if r.mem, err = unix.Mmap(fd, 0, r.block*blocks, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE); err != nil {
+	if r.mem, err = unix.Mmap(fd, 0, r.block*blocks, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED|unix.MAP_POPULATE); err != nil {
 		// The kernel must not fill a ring that is not read.
 		undo := unix.SetsockoptTpacketReq(fd, unix.SOL_PACKET, unix.PACKET_RX_RING, &unix.TpacketReq{})
 		return nil, errors.Join(os.NewSyscallError("mmap ring", err), undo)

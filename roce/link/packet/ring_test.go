@@ -11,9 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Single packets, by the ring, and runs, by the queue, come up in the order in
-// which they were sent, however they alternate, several times round the ring and
-// whatever batches are asked for.
+// Single packets, by the ring, and runs, by the queue, come up in the order in which they were
+// sent, however they alternate, several times round the ring and whatever batches are asked for.
 func TestRingOrder(t *testing.T) {
 	t.Parallel()
 	_, a, b := openPacket(nil).OpenPair(t, 4200)

@@ -31,7 +31,8 @@ func message(path *wire.Path, at mad.Attribute, put func(*mad.Data) error) wire.
 	}
 	tx := wire.TxPacket{Path: path, PayloadLen: mad.Bytes, NumFrags: 1}
 	tx.Frags[0] = b[:]
-	bth := ib.Packet{BTH: ib.BTH{Opcode: ib.UDSendOnly, DestQP: ib.QPNGSI}, DETH: ib.DETH{QKey: ib.QKeyGSI, SrcQP: ib.QPNGSI}}
+	bth := ib.Packet{BTH: ib.BTH{Opcode: ib.UDSendOnly, DestQP: ib.QPNGSI},
+		DETH: ib.DETH{QKey: ib.QKeyGSI, SrcQP: ib.QPNGSI}}
 	tx.HeaderLen = uint8(bth.PutHeaders(tx.Header[:]))
 	return tx
 }

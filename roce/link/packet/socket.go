@@ -34,7 +34,8 @@ func openRaw() (int, error) {
 
 // setVnet switches the virtio header on.
 func setVnet(fd int) error {
-	return os.NewSyscallError("setsockopt PACKET_VNET_HDR", unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1))
+	return os.NewSyscallError("setsockopt PACKET_VNET_HDR",
+		unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1))
 }
 
 // rxSocket receives the frames of one address family.

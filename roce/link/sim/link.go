@@ -63,7 +63,8 @@ func (l *Link) MTU() ib.MTU { return l.f.cfg.MTU }
 
 // Capabilities says what the link can do.
 func (l *Link) Capabilities() link.Capabilities {
-	return link.Capabilities{Name: "sim", ICRCBits: 32, ECN: true, Virtual: true, Scheduled: l.Scheduled(), Slot: l.slot}
+	return link.Capabilities{Name: "sim", ICRCBits: 32, ECN: true, Virtual: true,
+		Scheduled: l.Scheduled(), Slot: l.slot}
 }
 
 // Stats returns the counters.

@@ -22,7 +22,8 @@ func (h *host) another(t *testing.T) *host {
 // sendTo sends a packet to a queue pair of host i.
 func (h *host) sendTo(i byte, qp ib.QPN, payload []byte) {
 	p := ib.Packet{BTH: ib.BTH{Opcode: ib.UDSendOnly, DestQP: qp}}
-	tx := wire.TxPacket{Path: &wire.Path{Src: h.addrs[0], Dst: addr(i), HopLimit: 64}, NumFrags: 1, PayloadLen: uint16(len(payload))}
+	tx := wire.TxPacket{Path: &wire.Path{Src: h.addrs[0], Dst: addr(i), HopLimit: 64}, NumFrags: 1,
+		PayloadLen: uint16(len(payload))}
 	tx.HeaderLen = uint8(p.PutHeaders(tx.Header[:]))
 	tx.Frags[0] = payload
 	h.Send([]wire.TxPacket{tx})

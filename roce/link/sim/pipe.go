@@ -103,7 +103,8 @@ func (p *pipeState) pass(f *Fabric, at, extra int64, next event) {
 	}
 	if p.Mark != nil && p.MarkDeparting {
 		left := at - int64(p.Latency)
-		f.push(event{at: left, kind: departs, pipe: p, host: next.host, pkt: next.pkt, next: next.kind, after: at + extra - left})
+		f.push(event{at: left, kind: departs, pipe: p, host: next.host, pkt: next.pkt, next: next.kind,
+			after: at + extra - left})
 		return
 	}
 	next.at = at + extra

@@ -64,7 +64,9 @@ func TestQueueDistribution(t *testing.T) {
 
 func TestQueueLimitDropsAndCounts(t *testing.T) {
 	f := New(Config{})
-	p := &pipeState{Pipe: Pipe{BitsPerSecond: 8e9, QueueBytes: 3000, Mark: func(in MarkInput) bool { return in.QueueBytes > 500 }}}
+	p := &pipeState{Pipe: Pipe{
+		BitsPerSecond: 8e9, QueueBytes: 3000, Mark: func(in MarkInput) bool { return in.QueueBytes > 500 },
+	}}
 	require.True(t, enterAt(t, f, p, 0, 1000))
 	require.True(t, enterAt(t, f, p, 0, 1000))
 	require.True(t, enterAt(t, f, p, 0, 1000))
@@ -77,8 +79,7 @@ func TestQueueLimitDropsAndCounts(t *testing.T) {
 	require.EqualValues(t, 1, s.Dropped)
 }
 
-// Ports share the buffer: what one holds is missing to the other, and one
-// alone gets its share.
+// Ports share the buffer: what one holds is missing to the other, and one alone gets its share.
 func TestSharedBuffer(t *testing.T) {
 	f := New(Config{BufferBytes: 30_000, BufferShare: 0.5, Down: Pipe{BitsPerSecond: 8e9}})
 	var ls [2]*Link

@@ -21,7 +21,9 @@ func TestSuite(t *testing.T) {
 		"trace": func(l link.Link) (link.Link, error) { return trace.New(l, io.Discard) },
 		"fault": func(l link.Link) (link.Link, error) { return fault.New(l), nil },
 	} {
-		for family, addrs := range map[string][2]string{"IPv4": {"10.0.0.1", "10.0.0.2"}, "IPv6": {"fd00::1", "fd00::2"}} {
+		for family, addrs := range map[string][2]string{
+			"IPv4": {"10.0.0.1", "10.0.0.2"}, "IPv6": {"fd00::1", "fd00::2"},
+		} {
 			if (testing.Short() || seeds.Race) && (family == "IPv6") != (name == "trace") {
 				continue // one family each
 			}

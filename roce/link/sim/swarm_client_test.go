@@ -45,7 +45,8 @@ func (c *swarmClient) call(op string, f func(ctx context.Context) error) bool {
 // impatient makes a call that may be given up soon, for what nobody has sent or said; it reports
 // whether the call succeeded.
 func (c *swarmClient) impatient(op string, f func(ctx context.Context) error) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(c.rng.ExpFloat64()*float64(50*time.Microsecond)))
+	ctx, cancel := context.WithTimeout(context.Background(),
+		time.Duration(c.rng.ExpFloat64()*float64(50*time.Microsecond)))
 	defer cancel()
 	err := c.w.typed(op, f(ctx))
 	if at, _ := ctx.Deadline(); time.Now().After(at) {

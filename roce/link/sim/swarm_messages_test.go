@@ -193,7 +193,9 @@ func (c *swarmClient) parallel(conn *roce.Conn, mem roce.RemoteMemory, model []b
 		fork(i, func(c *swarmClient) bool {
 			for range 3 {
 				data, got := c.bytes(c.rng.IntN(n+1)), make([]byte, n)
-				if !c.call("write", func(ctx context.Context) error { return conn.Write(ctx, data, mem.Slice(off, len(data))) }) ||
+				if !c.call("write", func(ctx context.Context) error {
+					return conn.Write(ctx, data, mem.Slice(off, len(data)))
+				}) ||
 					!c.call("read", func(ctx context.Context) error { return conn.Read(ctx, got, mem.Slice(off, n)) }) {
 					return false
 				}

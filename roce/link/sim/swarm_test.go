@@ -103,7 +103,8 @@ type swarmOptions struct {
 func drawSwarm(seed uint64) (swarmOptions, *rand.Rand) {
 	rng := rand.New(rand.NewPCG(seed, 0xC0FFEE))
 	chance := func(percent int) bool { return rng.IntN(100) < percent }
-	o := swarmOptions{Config: sim.Config{Seed: seed, Shuffle: chance(50)}, clients: 1 + rng.IntN(4), ops: 5 + rng.IntN(25)}
+	o := swarmOptions{Config: sim.Config{Seed: seed, Shuffle: chance(50)}, clients: 1 + rng.IntN(4),
+		ops: 5 + rng.IntN(25)}
 	if chance(80) {
 		o.Faults.Loss = rng.Float64() * 0.08
 	}
@@ -228,13 +229,15 @@ func (w *swarmWorld) boot(h *swarmHost) {
 	}
 	var ctx context.Context
 	ctx, h.stop = context.WithCancel(context.Background())
-	l, err := (&roce.ListenConfig{ConnConfig: roce.ConnConfig{Device: h.dev, KeepAlive: w.o.keepAlive}}).ListenAddr(netip.AddrPortFrom(h.addr, messagePort))
+	l, err := (&roce.ListenConfig{ConnConfig: roce.ConnConfig{Device: h.dev, KeepAlive: w.o.keepAlive}}).ListenAddr(
+		netip.AddrPortFrom(h.addr, messagePort))
 	if err != nil {
 		w.t.Error(err)
 		return
 	}
 	h.services.Go(func() { _ = l.Serve(ctx, w.serve) })
-	s, err := (&rsocket.ListenConfig{Device: h.dev, Config: rsocket.Config{KeepAlive: w.o.keepAlive}}).ListenAddr(netip.AddrPortFrom(h.addr, streamPort))
+	s, err := (&rsocket.ListenConfig{Device: h.dev, Config: rsocket.Config{KeepAlive: w.o.keepAlive}}).ListenAddr(
+		netip.AddrPortFrom(h.addr, streamPort))
 	if err != nil {
 		w.t.Error(err)
 		return
@@ -310,7 +313,8 @@ const swarmMemory = 16 << 10
 
 // serve lends the client memory, and sends back what it sends.
 func (w *swarmWorld) serve(ctx context.Context, c *roce.Conn) error {
-	if _, err := c.Share(ctx, make([]byte, swarmMemory), roce.RemoteRead|roce.RemoteWrite|roce.RemoteAtomic); err != nil {
+	if _, err := c.Share(ctx, make([]byte, swarmMemory),
+		roce.RemoteRead|roce.RemoteWrite|roce.RemoteAtomic); err != nil {
 		return w.typed("share", err)
 	}
 	b := make([]byte, roce.DefaultRecvBytes)

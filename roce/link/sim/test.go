@@ -23,7 +23,8 @@ func Test(t *testing.T, cfg Config, f func(t *testing.T, net *Fabric)) {
 }
 
 // inBubble runs f on a fabric; begin starts what drives it, and returns the function that stops it.
-func inBubble(t *testing.T, cfg Config, f func(t *testing.T, net *Fabric), begin func(net *Fabric, w *watchdog) (stop func())) {
+func inBubble(t *testing.T, cfg Config, f func(t *testing.T, net *Fabric),
+	begin func(net *Fabric, w *watchdog) (stop func())) {
 	t.Helper()
 	defer oneCPU()()
 	defer collectBetween()()

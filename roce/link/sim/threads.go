@@ -97,7 +97,8 @@ type task struct {
 }
 
 func newThreads(f *Fabric, w *watchdog) *threads {
-	d := &threads{f: f, start: time.Now(), kick: make(chan struct{}, 1), done: make(chan struct{}), dog: w, family: family{}, parked: map[*task]bool{}}
+	d := &threads{f: f, start: time.Now(), kick: make(chan struct{}, 1), done: make(chan struct{}), dog: w,
+		family: family{}, parked: map[*task]bool{}}
 	f.threads, f.clock = d, d
 	return d
 }

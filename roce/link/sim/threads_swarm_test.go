@@ -97,11 +97,14 @@ func drawThreads(seed uint64) *threadsRun {
 	r.m = sim.MachineConfig{
 		CPUs: 1 + rng.IntN(4),
 		Costs: sim.Costs{
-			Syscall: logUniform(rng, 300*time.Nanosecond, 3*time.Microsecond), Packet: logUniform(rng, 200*time.Nanosecond, 2*time.Microsecond),
-			Wakeup: logUniform(rng, 2*time.Microsecond, 50*time.Microsecond), WakeCall: logUniform(rng, 300*time.Nanosecond, 5*time.Microsecond),
+			Syscall: logUniform(rng, 300*time.Nanosecond, 3*time.Microsecond), Packet: logUniform(rng,
+				200*time.Nanosecond, 2*time.Microsecond),
+			Wakeup: logUniform(rng, 2*time.Microsecond, 50*time.Microsecond), WakeCall: logUniform(rng,
+				300*time.Nanosecond, 5*time.Microsecond),
 			Retake: logUniform(rng, 20*time.Microsecond, 10*time.Millisecond),
 		},
-		Slice: logUniform(rng, 700*time.Microsecond, 4*time.Millisecond), Preempt: logUniform(rng, 100*time.Microsecond, 3*time.Millisecond),
+		Slice: logUniform(rng, 700*time.Microsecond, 4*time.Millisecond), Preempt: logUniform(rng,
+			100*time.Microsecond, 3*time.Millisecond),
 	}
 	r.two = rng.IntN(4) == 0
 	for i := range r.ends {
@@ -153,7 +156,8 @@ func drawThreads(seed uint64) *threadsRun {
 // contended reports whether somebody may have to wait for a CPU, a processor or a quota.
 func (r *threadsRun) contended() bool {
 	for _, e := range r.ends {
-		if r.program >= polls && e.Procs > 0 && e.Procs <= r.conns { // each connection and the device have a goroutine that runs
+		// Each connection and the device have a goroutine that runs.
+		if r.program >= polls && e.Procs > 0 && e.Procs <= r.conns {
 			return true
 		}
 	}
@@ -184,7 +188,8 @@ func threadsSwarm(t *testing.T, seed uint64, sum *threadsSum) {
 		r.run(t)
 	})
 	if t.Failed() {
-		t.Logf("%+v", fmt.Sprint(r.program, " ", r.m, " ", r.two, " ", r.ends, r.busy, r.compute, r.conns, r.count, r.bytes, r.work, r.idle, r.closes, r.closeAt))
+		t.Logf("%+v", fmt.Sprint(r.program, " ", r.m, " ", r.two, " ", r.ends, r.busy, r.compute, r.conns,
+			r.count, r.bytes, r.work, r.idle, r.closes, r.closeAt))
 	}
 	sum.requests += r.sum.requests
 	sum.impatient += r.sum.impatient
@@ -391,7 +396,8 @@ func (r *threadsRun) ask(ctx context.Context, t *testing.T, c *roce.Conn, rng *r
 	b := make([]byte, r.bytes)
 	for range r.count {
 		if rng.Float64() < r.idle {
-			if p.Sleep(time.Duration(rng.ExpFloat64() * float64(logUniform(rng, 5*time.Microsecond, 10*time.Millisecond)))); rng.IntN(2) == 0 {
+			if p.Sleep(time.Duration(rng.ExpFloat64() *
+				float64(logUniform(rng, 5*time.Microsecond, 10*time.Millisecond)))); rng.IntN(2) == 0 {
 				r.impatient(ctx, t, c, rng)
 			}
 		}
@@ -415,7 +421,8 @@ func (r *threadsRun) ask(ctx context.Context, t *testing.T, c *roce.Conn, rng *r
 func (r *threadsRun) impatient(ctx context.Context, t *testing.T, c *roce.Conn, rng *rand.Rand) {
 	ctx, cancel := context.WithTimeout(ctx, logUniform(rng, time.Microsecond, 5*time.Millisecond))
 	defer cancel()
-	if _, err := c.Recv(ctx, make([]byte, 1<<13)); !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := c.Recv(ctx, make([]byte, 1<<13)); !errors.Is(err, os.ErrDeadlineExceeded) &&
+		!errors.Is(err, context.DeadlineExceeded) {
 		r.failed(t, "receive of nothing", err)
 		if err == nil {
 			t.Error("something came that nobody has sent")

@@ -41,20 +41,23 @@ type figures struct {
 // time for the most part, as on virtual machines; the program takes nothing.
 func (c cell) machine() sim.MachineConfig {
 	return sim.MachineConfig{CPUs: c.cpus, Costs: sim.Costs{
-		Syscall: c.syscall, Packet: time.Microsecond, Wakeup: c.wakeup, WakeShare: 0.8, WakeCall: c.syscall + time.Microsecond,
+		Syscall: c.syscall, Packet: time.Microsecond, Wakeup: c.wakeup, WakeShare: 0.8, WakeCall: c.syscall +
+			time.Microsecond,
 	}}
 }
 
 // measure runs clients for a time, after a while in which the shell learns. ask makes a client,
 // which makes one request at each call.
-func (c cell) measure(t *testing.T, begin func(ctx context.Context, t *testing.T, net *sim.Fabric, client, server *sim.Process) (ask func() (func() error, error), end func())) (f figures) {
+func (c cell) measure(t *testing.T, begin func(ctx context.Context, t *testing.T, net *sim.Fabric,
+	client, server *sim.Process) (ask func() (func() error, error), end func())) (f figures) {
 	t.Helper()
 	sim.TestThreads(t, sim.Config{Seed: 1}, func(t *testing.T, net *sim.Fabric) {
 		m := net.Machine(c.machine())
 		for i := range c.neighbours {
 			m.Neighbour(m.CPUs()-1-i, 1)
 		}
-		procs := [2]*sim.Process{m.Process(sim.ProcessConfig{Quota: c.quota}), m.Process(sim.ProcessConfig{Quota: c.quota})}
+		procs := [2]*sim.Process{m.Process(sim.ProcessConfig{Quota: c.quota}),
+			m.Process(sim.ProcessConfig{Quota: c.quota})}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		ask, end := begin(ctx, t, net, procs[0], procs[1])
@@ -110,7 +113,8 @@ func (c cell) measure(t *testing.T, begin func(ctx context.Context, t *testing.T
 }
 
 // roceConns asks a server of package roce.
-func (c cell) roceConns(ctx context.Context, t *testing.T, net *sim.Fabric, client, server *sim.Process) (func() (func() error, error), func()) {
+func (c cell) roceConns(ctx context.Context, t *testing.T, net *sim.Fabric,
+	client, server *sim.Process) (func() (func() error, error), func()) {
 	addr := netip.MustParseAddrPort("192.0.2.1:7000")
 	ds, dc := hostedDevice(t, net, server, "192.0.2.1"), hostedDevice(t, net, client, "192.0.2.2")
 	sctx, stop := context.WithCancel(ctx)
@@ -175,7 +179,8 @@ func (e *tcpEnd) read(ctx context.Context) error {
 }
 
 // tcpConns asks a server of TCP.
-func (c cell) tcpConns(ctx context.Context, t *testing.T, net *sim.Fabric, client, server *sim.Process) (func() (func() error, error), func()) {
+func (c cell) tcpConns(ctx context.Context, t *testing.T, net *sim.Fabric,
+	client, server *sim.Process) (func() (func() error, error), func()) {
 	ctx, stop := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	return func() (func() error, error) {
@@ -200,7 +205,8 @@ func TestThreadsTable(t *testing.T) {
 		require.NoError(t, os.WriteFile(*tableFlag, []byte(table(t)), 0o644))
 		return
 	}
-	c := cell{wakeup: 10 * time.Microsecond, syscall: 500 * time.Nanosecond, cpus: 2, conns: 1, long: 2 * time.Millisecond}
+	c := cell{wakeup: 10 * time.Microsecond, syscall: 500 * time.Nanosecond, cpus: 2, conns: 1,
+		long: 2 * time.Millisecond}
 	a, b := c.measure(t, c.roceConns), c.measure(t, c.roceConns)
 	require.Equal(t, a, b)
 	tcp := c.measure(t, c.tcpConns)

@@ -28,7 +28,8 @@ func hostedDevice(t *testing.T, net *sim.Fabric, p *sim.Process, addr string) *v
 }
 
 // serveEchoes starts a server that answers requests with as many bytes.
-func serveEchoes(ctx context.Context, t *testing.T, p *sim.Process, d *verbs.Device, addr netip.AddrPort, work time.Duration) (wait func()) {
+func serveEchoes(ctx context.Context, t *testing.T, p *sim.Process, d *verbs.Device, addr netip.AddrPort,
+	work time.Duration) (wait func()) {
 	t.Helper()
 	l, err := (&roce.ListenConfig{ConnConfig: roce.ConnConfig{Device: d}}).ListenAddr(addr)
 	require.NoError(t, err)

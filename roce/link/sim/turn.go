@@ -43,7 +43,8 @@ const (
 )
 
 func newScheduler(f *Fabric, w *watchdog) *scheduler {
-	s := &scheduler{f: f, start: time.Now(), kick: make(chan struct{}, 1), done: make(chan struct{}), dog: w, family: family{}}
+	s := &scheduler{f: f, start: time.Now(), kick: make(chan struct{}, 1), done: make(chan struct{}), dog: w,
+		family: family{}}
 	if f.cfg.Shuffle {
 		s.shuffle = rand.New(rand.NewPCG(f.cfg.Seed, 0xD1B54A32D192ED03))
 	}

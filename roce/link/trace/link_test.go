@@ -24,7 +24,8 @@ func TestWriterBytes(t *testing.T) {
 		require.NoError(t, w.Packet(0x0102030405060708, outbound, []byte{0xA1}, []byte{0xB1, 0xB2}))
 	}
 	packet := func(flags string) string {
-		return "06000000 30000000 00000000 04030201 08070605 03000000 03000000 a1b1b200 02000400" + flags + "00000000 30000000"
+		return "06000000 30000000 00000000 04030201 08070605 03000000 03000000 a1b1b200 02000400" + flags +
+			"00000000 30000000"
 	}
 	want := strings.ReplaceAll("0a0d0d0a 1c000000 4d3c2b1a 01000000 ffffffff ffffffff 1c000000"+ // section
 		"01000000 20000000 65000000 00000000 09000100 09000000 00000000 20000000"+ // interface, nanoseconds
@@ -74,7 +75,8 @@ func TestLink(t *testing.T) {
 	c := ib.NewICRC(ib.Flow{Src: p.Dst, Dst: p.Src, SrcPort: 0xC002, DstPort: ib.UDPPort})
 	tx := packetOn(p, 4)
 	l.come = []wire.RxPacket{{
-		Data: link.AppendPacket(nil, &c, &tx, 0x4321), Src: p.Dst, Dst: p.Src, SrcPort: 0xC002, TrafficClass: 7, HopLimit: 8,
+		Data: link.AppendPacket(nil, &c, &tx, 0x4321), Src: p.Dst, Dst: p.Src, SrcPort: 0xC002,
+		TrafficClass: 7, HopLimit: 8,
 	}}
 	n, err := tr.Recv(make([]wire.RxPacket, 3))
 	require.NoError(t, err)

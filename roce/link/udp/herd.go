@@ -50,7 +50,8 @@ func (h *herd) begin(l *Link, socks []*socket) error {
 }
 
 func (h *herd) add(fd int, events uint32) error {
-	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(h.fd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)}))
+	return os.NewSyscallError("epoll_ctl",
+		unix.EpollCtl(h.fd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)}))
 }
 
 // run waits until there are requests, wakes the link, and waits until it has looked.

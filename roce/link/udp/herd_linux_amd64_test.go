@@ -44,7 +44,8 @@ func TestHerdInterrupted(t *testing.T) {
 	require.NoError(t, p.b.ServeRequests())
 	h := &p.b.share.herd
 	for range 10 {
-		_, _, errno := syscall.RawSyscall(syscall.SYS_TGKILL, uintptr(os.Getpid()), uintptr(waiting(t, h.fd)), uintptr(syscall.SIGURG))
+		_, _, errno := syscall.RawSyscall(syscall.SYS_TGKILL, uintptr(os.Getpid()), uintptr(waiting(t, h.fd)),
+			uintptr(syscall.SIGURG))
 		require.Zero(t, errno)
 	}
 	waiting(t, h.fd)

@@ -59,7 +59,8 @@ var (
 func Open(addrs []netip.Addr, o Options) (*Link, error) { return openSlot(addrs, o, false) }
 
 func openSlot(addrs []netip.Addr, o Options, spare bool) (*Link, error) {
-	l := &Link{share: sharing{Share: endpoint.Share{Spare: spare}}, opts: o, given: slices.Clone(addrs), mtu: ib.MTU4096}
+	l := &Link{share: sharing{Share: endpoint.Share{Spare: spare}}, opts: o, given: slices.Clone(addrs),
+		mtu: ib.MTU4096}
 	l.face, l.slotted = l.local.Face(), l.share.Slotted()
 	l.rx.asideFD = -1
 	if err := l.open(); err != nil {
@@ -102,7 +103,8 @@ func (l *Link) foundAt(i int, a netip.Addr, ifi *net.Interface) error {
 		}
 		l.mtu = min(l.mtu, m)
 	case a.Zone() != "":
-		return &OpenError{Addr: a, Hint: "see `ip addr`", Err: fmt.Errorf("no interface %s with this address: %w", a.Zone(), unix.EADDRNOTAVAIL)}
+		return &OpenError{Addr: a, Hint: "see `ip addr`",
+			Err: fmt.Errorf("no interface %s with this address: %w", a.Zone(), unix.EADDRNOTAVAIL)}
 	}
 	l.socks = append(l.socks, newSocket(i, a.WithZone(""), ifi))
 	return nil

@@ -123,7 +123,8 @@ func (p *pair) train() []wire.TxPacket {
 
 func TestTransfer(t *testing.T) {
 	for _, o := range []Options{
-		{}, {DisableGSO: true}, {DisableGRO: true}, {DisableGSO: true, DisableGRO: true}, {RxBuffers: 1}, {RxBuffers: 32},
+		{}, {DisableGSO: true}, {DisableGRO: true}, {DisableGSO: true, DisableGRO: true}, {RxBuffers: 1},
+		{RxBuffers: 32},
 	} {
 		t.Run(fmt.Sprintf("%+v", o), func(t *testing.T) {
 			p := newPair(t, o, o)
@@ -293,8 +294,7 @@ func TestSendErrorsAreDrops(t *testing.T) {
 	require.EqualValues(t, 100, p.a.Stats().TxDropped)
 }
 
-// Whatever arrives on the port: no packet with a wrong ICRC is handed up, and
-// nothing breaks.
+// Whatever arrives on the port: no packet with a wrong ICRC is handed up, and nothing breaks.
 func TestGarbage(t *testing.T) {
 	p := newPair(t, Options{}, Options{})
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)

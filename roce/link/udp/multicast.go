@@ -108,7 +108,8 @@ func (s *socket) join(owner *socket, port uint16, o *Options) error {
 			&unix.IPv6Mreq{Multiaddr: s.addr.As16(), Interface: uint32(s.ifIdx.Load())})
 	}
 	if err != nil {
-		return &OpenError{Addr: s.addr, Hint: "does the interface do multicast?", Err: os.NewSyscallError("join group", err)}
+		return &OpenError{Addr: s.addr, Hint: "does the interface do multicast?",
+			Err: os.NewSyscallError("join group", err)}
 	}
 	return nil
 }

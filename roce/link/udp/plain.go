@@ -100,7 +100,8 @@ func OpenPlain(addrs []netip.Addr, o Options) (*Plain, error) {
 	if len(addrs) == 0 {
 		return nil, &OpenError{Err: errors.New("no local address given")}
 	}
-	l := &Plain{opts: o, port: o.Port, start: time.Now(), mtu: ib.MTU4096, wake: make(chan struct{}, 1), timer: time.NewTimer(0)}
+	l := &Plain{opts: o, port: o.Port, start: time.Now(), mtu: ib.MTU4096, wake: make(chan struct{}, 1),
+		timer: time.NewTimer(0)}
 	l.room.L = &l.mu
 	if l.port == 0 {
 		l.port = ib.UDPPort
@@ -381,7 +382,8 @@ func (l *Plain) SourcePort(*wire.Path) uint16 { return l.port }
 
 // Capabilities says what the link can do.
 func (l *Plain) Capabilities() link.Capabilities {
-	c := link.Capabilities{Name: "udp", Mode: "plain", ICRCBits: 32, Alone: "only on Linux several devices share an address"}
+	c := link.Capabilities{Name: "udp", Mode: "plain", ICRCBits: 32,
+		Alone: "only on Linux several devices share an address"}
 	if slices.ContainsFunc(l.addrs, netip.Addr.Is4) {
 		c.ICRCBits = 16
 	}

@@ -48,7 +48,8 @@ func (l *Link) openAskers() {
 			unix.Close(s.fd)
 			continue
 		}
-		_ = unix.EpollCtl(l.rx.asideFD, unix.EPOLL_CTL_ADD, s.fd, &unix.EpollEvent{Fd: int32(s.fd)}) // errors are always reported
+		// Errors are always reported.
+		_ = unix.EpollCtl(l.rx.asideFD, unix.EPOLL_CTL_ADD, s.fd, &unix.EpollEvent{Fd: int32(s.fd)})
 		s.lane = l.tx.askerLane + len(socks)
 		socks = append(socks, s)
 	}
@@ -72,7 +73,8 @@ func (s *socket) hearErrors() error {
 	nothing := [1]unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}
 	s.errors = true
 	return errors.Join(
-		unix.SetsockoptSockFprog(s.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &nothing[0]}),
+		unix.SetsockoptSockFprog(s.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+			&unix.SockFprog{Len: 1, Filter: &nothing[0]}),
 		unix.SetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_RCVBUF, returnedBuffer),
 		unix.SetsockoptInt(s.fd, level, opt, 1),
 	)
@@ -122,8 +124,10 @@ func unreachable(oob []byte, six bool) (noHost, ok bool) {
 		// struct sock_extended_err: errno (32 bits), origin, type, code.
 		if d := m.Data; len(d) >= 7 {
 			switch {
-			case !six && m.Header.Level == unix.IPPROTO_IP && m.Header.Type == unix.IP_RECVERR && d[4] == unix.SO_EE_ORIGIN_ICMP,
-				six && m.Header.Level == unix.IPPROTO_IPV6 && m.Header.Type == unix.IPV6_RECVERR && d[4] == unix.SO_EE_ORIGIN_ICMP6:
+			case !six && m.Header.Level == unix.IPPROTO_IP && m.Header.Type == unix.IP_RECVERR &&
+				d[4] == unix.SO_EE_ORIGIN_ICMP,
+				six && m.Header.Level == unix.IPPROTO_IPV6 && m.Header.Type == unix.IPV6_RECVERR &&
+					d[4] == unix.SO_EE_ORIGIN_ICMP6:
 				return endpoint.Unreachable(d[5], d[6], six)
 			}
 		}

@@ -84,7 +84,8 @@ func (t *sender) route(p *wire.Path) *transmit.Route {
 		return nil
 	}
 	key := pathKey{
-		sock: cmp.Or(t.l.asker(p), sock.out(p)), dst: p.Dst, scope: uint32(sock.ifIdx.Load()), tclass: p.TrafficClass, ttl: p.HopLimit,
+		sock: cmp.Or(t.l.asker(p), sock.out(p)), dst: p.Dst, scope: uint32(sock.ifIdx.Load()),
+		tclass: p.TrafficClass, ttl: p.HopLimit,
 	}
 	if key.ttl == 0 {
 		key.ttl = defaultTTL

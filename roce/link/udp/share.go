@@ -161,7 +161,8 @@ func (r *receiver) initAside() (err error) {
 
 // addAside makes a poll see a socket through asideFD.
 func (r *receiver) addAside(fd int) error {
-	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(r.asideFD, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}))
+	return os.NewSyscallError("epoll_ctl",
+		unix.EpollCtl(r.asideFD, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}))
 }
 
 // Disown closes what the child of a fork has inherited of its parent's links, including those of

@@ -38,7 +38,8 @@ func (p *pair) message(at mad.Attribute, put func(*mad.Data) error) wire.TxPacke
 	}
 	tx := wire.TxPacket{Path: p.path, PayloadLen: mad.Bytes, NumFrags: 1}
 	tx.Frags[0] = b[:]
-	bth := ib.Packet{BTH: ib.BTH{Opcode: ib.UDSendOnly, DestQP: ib.QPNGSI}, DETH: ib.DETH{QKey: ib.QKeyGSI, SrcQP: ib.QPNGSI}}
+	bth := ib.Packet{BTH: ib.BTH{Opcode: ib.UDSendOnly, DestQP: ib.QPNGSI},
+		DETH: ib.DETH{QKey: ib.QKeyGSI, SrcQP: ib.QPNGSI}}
 	tx.HeaderLen = uint8(bth.PutHeaders(tx.Header[:]))
 	return tx
 }

@@ -51,7 +51,8 @@ func (s *socket) open() (err error) {
 	if s.addr.Is6() {
 		family = unix.AF_INET6
 	}
-	if s.fd, err = unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP); err != nil {
+	if s.fd, err = unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC,
+		unix.IPPROTO_UDP); err != nil {
 		s.fd = -1
 		return sockio.PortError(s.addr, os.NewSyscallError("socket", err), 0)
 	}

@@ -33,8 +33,10 @@ func newFakeKernel(t *testing.T) *fakeKernel {
 	l.rx.l, l.rx.arena = l, make([]byte, arenaBytes)
 	l.rx.split.Init(4791)
 	l.rx.search.found()
-	q := &queue{f: &iface{l: l}, fd: -1, slotBytes: chunkBytes, slotBase: n * chunkBytes, umem: make([]byte, (n+1)*chunkBytes)}
-	q.fill, q.rx, q.comp, q.tx = fakeRing[uint64](n), fakeRing[unix.XDPDesc](n), fakeRing[uint64](1), fakeRing[unix.XDPDesc](1)
+	q := &queue{f: &iface{l: l}, fd: -1, slotBytes: chunkBytes, slotBase: n * chunkBytes,
+		umem: make([]byte, (n+1)*chunkBytes)}
+	q.fill, q.rx, q.comp, q.tx = fakeRing[uint64](n), fakeRing[unix.XDPDesc](n), fakeRing[uint64](1),
+		fakeRing[unix.XDPDesc](1)
 	require.NoError(t, q.stock())
 	l.rx.queues = []*queue{q}
 	return &fakeKernel{l, q, n}
@@ -62,9 +64,14 @@ func TestReceiveBroken(t *testing.T) {
 		play func(t *testing.T, k *fakeKernel)
 		says string
 	}{
-		"no chunk of the UMEM": {func(t *testing.T, k *fakeKernel) { k.receive(unix.XDPDesc{Addr: 1 << 40, Len: 60}) }, "nobody has it"},
-		"below it":             {func(t *testing.T, k *fakeKernel) { k.receive(unix.XDPDesc{Addr: ^uint64(0) - 10, Len: 60}) }, "nobody has it"},
-		"one to send":          {func(t *testing.T, k *fakeKernel) { k.receive(unix.XDPDesc{Addr: k.q.slotBase, Len: 60}) }, "nobody has it"},
+		"no chunk of the UMEM": {func(t *testing.T, k *fakeKernel) { k.receive(unix.XDPDesc{Addr: 1 << 40, Len: 60}) },
+			"nobody has it"},
+		"below it": {func(t *testing.T, k *fakeKernel) {
+			k.receive(unix.XDPDesc{Addr: ^uint64(0) - 10, Len: 60})
+		}, "nobody has it"},
+		"one to send": {func(t *testing.T, k *fakeKernel) {
+			k.receive(unix.XDPDesc{Addr: k.q.slotBase, Len: 60})
+		}, "nobody has it"},
 		"longer than a chunk": {func(t *testing.T, k *fakeKernel) {
 			d := k.frame(t, 60, 0)
 			d.Len = 1<<32 - 1
@@ -77,8 +84,10 @@ func TestReceiveBroken(t *testing.T) {
 		"a part of a frame that is beyond": {func(t *testing.T, k *fakeKernel) {
 			k.receive(k.frame(t, 60, unix.XDP_PKT_CONTD), unix.XDPDesc{Addr: 1 << 30, Len: 60})
 		}, "nobody has it"},
-		"more than the ring holds": {func(t *testing.T, k *fakeKernel) { atomic.AddUint32(k.q.rx.prod, k.frames+1) }, "the ring holds 8"},
-		"going back":               {func(t *testing.T, k *fakeKernel) { atomic.AddUint32(k.q.rx.prod, ^uint32(0)) }, "the ring holds 8"},
+		"more than the ring holds": {func(t *testing.T, k *fakeKernel) { atomic.AddUint32(k.q.rx.prod, k.frames+1) },
+			"the ring holds 8"},
+		"going back": {func(t *testing.T, k *fakeKernel) { atomic.AddUint32(k.q.rx.prod, ^uint32(0)) },
+			"the ring holds 8"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newFakeKernel(t)

@@ -47,8 +47,7 @@ func TestDetached(t *testing.T) {
 	require.ErrorAs(t, err, &detached)
 }
 
-// A link that was closed has left the interface, whatever copies there are of its
-// descriptors.
+// A link that was closed has left the interface, whatever copies there are of its descriptors.
 func TestCloseDetaches(t *testing.T) {
 	t.Parallel()
 	n := linktest.NewNet(t, 1500)
@@ -68,7 +67,8 @@ func TestOneOfTwoDetached(t *testing.T) {
 	const second, index = "second", "51"
 	n := linktest.NewNet(t, 1500)
 	plug := func() {
-		n.A.Run("ip", "link", "add", second, "index", index, "type", "veth", "peer", "name", second, "netns", n.B.Path())
+		n.A.Run("ip", "link", "add", second, "index", index, "type", "veth", "peer", "name", second,
+			"netns", n.B.Path())
 		n.A.Run("ip", "addr", "add", "10.77.0.1/24", "dev", second)
 		n.A.Run("ip", "link", "set", second, "up")
 		n.B.Run("ip", "addr", "add", "10.77.0.2/24", "dev", second)
@@ -103,15 +103,15 @@ func TestOneOfTwoDetached(t *testing.T) {
 	for range 3 { // before and after the route is known to be back
 		linktest.Reaches(t, l, b, paths[0])
 		since := l.Stats()
-		linktest.SendAll(t, l, []wire.TxPacket{linktest.Packet(rand.New(rand.NewPCG(1, 1)), &wire.Path{Src: a2, Dst: paths[1].Dst, HopLimit: 9}, 8)})
+		linktest.SendAll(t, l, []wire.TxPacket{linktest.Packet(rand.New(rand.NewPCG(1, 1)),
+			&wire.Path{Src: a2, Dst: paths[1].Dst, HopLimit: 9}, 8)})
 		now := l.Stats()
 		require.Equal(t, since.TxUnreachable+1, now.TxUnreachable)
 		require.Equal(t, since.TxPackets, now.TxPackets)
 	}
 }
 
-// Sockets that somebody has closed are an error, not a wait that returns at once
-// for ever.
+// Sockets that somebody has closed are an error, not a wait that returns at once for ever.
 func TestSocketsLost(t *testing.T) {
 	n := linktest.NewNet(t, 1500)
 	a := openXDP().In(t, n.A, n.A4)

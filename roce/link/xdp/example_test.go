@@ -10,8 +10,7 @@ import (
 	"github.com/goroce/goroce/roce/verbs"
 )
 
-// A device on an interface with an XDP link. What the interface can do decides
-// how it is attached.
+// A device on an interface with an XDP link. What the interface can do decides how it is attached.
 func Example() {
 	l, err := xdp.Open(xdp.Options{Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}})
 	if err != nil {

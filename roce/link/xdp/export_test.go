@@ -12,9 +12,8 @@ import (
 	"github.com/goroce/goroce/roce/link/linktest"
 )
 
-// Accounts checks, when neither side is in use, that every frame is where the
-// ledgers and lists say, and returns how many of those to send and to receive the kernel
-// has.
+// Accounts checks, when neither side is in use, that every frame is where the ledgers and lists
+// say, and returns how many of those to send and to receive the kernel has.
 func (l *Link) Accounts() (sending, receiving int, err error) {
 	for _, f := range l.ifaces {
 		for _, q := range f.queues {
@@ -33,7 +32,8 @@ func (l *Link) Accounts() (sending, receiving int, err error) {
 				}
 			}
 			if len(q.slots)+out != len(q.chunksOut) {
-				return 0, 0, fmt.Errorf("%d slots are free, %d with the kernel, of %d", len(q.slots), out, len(q.chunksOut))
+				return 0, 0,
+					fmt.Errorf("%d slots are free, %d with the kernel, of %d", len(q.slots), out, len(q.chunksOut))
 			}
 			seen := make(map[uint64]bool)
 			for _, at := range q.slots {
@@ -91,8 +91,7 @@ func (l *Link) QueuesUsed() (n int) {
 	return n
 }
 
-// DetachProgram takes the program from the first interface, as another process
-// may.
+// DetachProgram takes the program from the first interface, as another process may.
 func (l *Link) DetachProgram() error { return l.ifaces[0].attached.Detach() }
 
 // AttachAnother attaches the program to the first interface once more.

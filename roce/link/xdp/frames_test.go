@@ -135,8 +135,9 @@ func TestQueues(t *testing.T) {
 		ns.Run("ip", "link", "set", linktest.Device, "down")
 	}
 	n.A.Run("ip", "link", "del", linktest.Device)
-	n.A.Run("ip", "link", "add", linktest.Device, "mtu", "4200", "numrxqueues", "4", "numtxqueues", "4", "address", n.MACA,
-		"type", "veth", "peer", "name", linktest.Device, "mtu", "4200", "numrxqueues", "4", "numtxqueues", "4", "address", n.MACB, "netns", n.B.Path())
+	n.A.Run("ip", "link", "add", linktest.Device, "mtu", "4200", "numrxqueues", "4", "numtxqueues", "4",
+		"address", n.MACA, "type", "veth", "peer", "name", linktest.Device, "mtu", "4200", "numrxqueues", "4",
+		"numtxqueues", "4", "address", n.MACB, "netns", n.B.Path())
 	n.A.Run("ip", "addr", "add", n.A4.String()+"/24", "dev", linktest.Device)
 	n.B.Run("ip", "addr", "add", n.B4.String()+"/24", "dev", linktest.Device)
 	for _, ns := range []*linktest.Namespace{n.A, n.B} {

@@ -90,7 +90,8 @@ func openIface(l *Link, k rtnl.Link) (*iface, error) {
 		}
 		tried = append(tried, fmt.Sprintf("%v: %v", m, err))
 	}
-	return nil, &link.OpenError{Hint: "use the packet or the udp link", Err: fmt.Errorf("interface %s takes no AF_XDP: %s", k.Name, strings.Join(tried, "; "))}
+	return nil, &link.OpenError{Hint: "use the packet or the udp link",
+		Err: fmt.Errorf("interface %s takes no AF_XDP: %s", k.Name, strings.Join(tried, "; "))}
 }
 
 // hint explains errors that another mode would not avoid.
@@ -121,9 +122,12 @@ func (f *iface) try(m mode, k rtnl.Link) (err error) {
 		rx = min(rx, n)
 	}
 	if rx > maxQueues {
-		return &link.OpenError{Hint: "use fewer (ethtool -L), or steer the traffic and set Queues", Err: fmt.Errorf("%s has %d receive queues, the link serves %d", f.name, rx, maxQueues)}
+		return &link.OpenError{Hint: "use fewer (ethtool -L), or steer the traffic and set Queues",
+			Err: fmt.Errorf("%s has %d receive queues, the link serves %d", f.name, rx, maxQueues)}
 	}
-	if f.program, err = load(&programConfig{port: f.l.local.Port(), loopback: f.loopback, frags: m.multi, queues: rx}); err != nil {
+	if f.program, err = load(&programConfig{
+		port: f.l.local.Port(), loopback: f.loopback, frags: m.multi, queues: rx,
+	}); err != nil {
 		return fmt.Errorf("load program: %w", err)
 	}
 	if err := f.program.setStation(k.MAC, f.l.opts.VLAN); err != nil {

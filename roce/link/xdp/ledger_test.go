@@ -37,7 +37,9 @@ func TestModesInOrder(t *testing.T) {
 		"generic copy multi-buffer", "generic copy"}, names(Options{}, true))
 	require.Equal(t, []string{
 		"native zero-copy multi-buffer", "native copy multi-buffer", "generic copy multi-buffer",
-		"native zero-copy", "native copy", "generic copy"}, names(Options{}, false), "a larger MTU is worth more than no copy")
+		"native zero-copy", "native copy", "generic copy"}, names(Options{}, false),
+		"a larger MTU is worth more than no copy")
 	require.Equal(t, []string{"generic copy"}, names(Options{DisableNative: true, DisableMultiBuffer: true}, true))
-	require.Equal(t, []string{"native copy", "generic copy"}, names(Options{DisableZeroCopy: true, DisableMultiBuffer: true}, false))
+	require.Equal(t, []string{"native copy", "generic copy"},
+		names(Options{DisableZeroCopy: true, DisableMultiBuffer: true}, false))
 }

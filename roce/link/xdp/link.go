@@ -62,7 +62,8 @@ func (o *Options) check() error {
 	o.TxFrames = cmp.Or(o.TxFrames, defaultTxFrames)
 	for name, n := range map[string]int{"RxFrames": o.RxFrames, "TxFrames": o.TxFrames} {
 		if n < minFrames || n > maxFrames || n&(n-1) != 0 {
-			return &wire.ArgError{Op: "open", Arg: name, Why: fmt.Sprintf("%d is no power of two from %d to %d", n, minFrames, maxFrames)}
+			return &wire.ArgError{Op: "open", Arg: name,
+				Why: fmt.Sprintf("%d is no power of two from %d to %d", n, minFrames, maxFrames)}
 		}
 	}
 	if o.Spin < 0 || o.Spin > maxSpin {

@@ -55,7 +55,8 @@ func TestModeAndMTU(t *testing.T) {
 		{"native copy multi-buffer", ib.MTU1024, func(o *xdp.Options) { o.MTU = ib.MTU1024 }},
 	}
 	if linktest.Before(t, 6, 6) { // there is no multi-buffer
-		cases = []modeTest{{"generic copy", ib.MTU2048, nil}, {"generic copy", ib.MTU1024, func(o *xdp.Options) { o.MTU = ib.MTU1024 }}}
+		cases = []modeTest{{"generic copy", ib.MTU2048, nil}, {"generic copy", ib.MTU1024,
+			func(o *xdp.Options) { o.MTU = ib.MTU1024 }}}
 	}
 	for _, c := range cases {
 		l := openXDP(c.f).In(t, n.A, n.A4)
@@ -131,8 +132,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A process that is killed leaves nothing on the interface, and another can
-// have it.
+// A process that is killed leaves nothing on the interface, and another can have it.
 func TestDeath(t *testing.T) {
 	t.Parallel()
 	n := linktest.NewNet(t, 1500)
@@ -211,8 +211,7 @@ func TestNeedsNoPerfmon(t *testing.T) {
 	require.Zero(t, n)
 }
 
-// Without the memory for the frames the error says what to do, and nothing is left
-// of the tries.
+// Without the memory for the frames the error says what to do, and nothing is left of the tries.
 func TestNoMemory(t *testing.T) {
 	n := linktest.NewNet(t, 1500)
 	var before, now unix.Rlimit
@@ -229,7 +228,9 @@ func TestNoMemory(t *testing.T) {
 			data[1].Effective = 1 << (unix.CAP_BPF - 32)
 			data[0].Permitted, data[1].Permitted = data[0].Effective, data[1].Effective
 			require.NoError(t, unix.Capset(&hdr, &data[0]))
-			l, err = xdp.Open(xdp.Options{Addrs: []netip.Addr{a}, RxFrames: frames, TxFrames: frames, DisableMultiBuffer: true})
+			l, err = xdp.Open(xdp.Options{
+				Addrs: []netip.Addr{a}, RxFrames: frames, TxFrames: frames, DisableMultiBuffer: true,
+			})
 		})
 		return l, err
 	}
@@ -249,8 +250,7 @@ func TestNoMemory(t *testing.T) {
 	require.NotContains(t, n.A.Run("ip", "-details", "link", "show", linktest.Device), "prog/xdp")
 }
 
-// Tagged frames carry the VLAN; frames without tag
-// and of other VLANs are not for the link.
+// Tagged frames carry the VLAN; frames without tag and of other VLANs are not for the link.
 func TestVLAN(t *testing.T) {
 	t.Parallel()
 	n := linktest.NewNet(t, 1500)
@@ -270,8 +270,9 @@ func TestVLAN(t *testing.T) {
 	b := openXDP(func(o *xdp.Options) { o.VLAN = 123 }).In(t, n.B, n.B4)
 	defer func() { require.NoError(t, b.Close()) }()
 	before := b.Stats().RxDatagrams
-	linktest.SendFrames(t, n.A, linktest.MakeFrame(t, n, linktest.Frame{}), linktest.MakeFrame(t, n, linktest.Frame{VLAN: -1}),
-		linktest.MakeFrame(t, n, linktest.Frame{VLAN: 124}), linktest.MakeFrame(t, n, linktest.Frame{VLAN: 123}))
+	linktest.SendFrames(t, n.A, linktest.MakeFrame(t, n, linktest.Frame{}),
+		linktest.MakeFrame(t, n, linktest.Frame{VLAN: -1}), linktest.MakeFrame(t, n, linktest.Frame{VLAN: 124}),
+		linktest.MakeFrame(t, n, linktest.Frame{VLAN: 123}))
 	linktest.Receive(t, b, 1)
 	require.Equal(t, before+1, b.Stats().RxDatagrams)
 }

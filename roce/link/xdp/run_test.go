@@ -16,9 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a peer sends with segmentation offload comes up in generic mode as runs
-// under one header, and is taken apart without being told the length of the
-// segments.
+// What a peer sends with segmentation offload comes up in generic mode as runs under one header,
+// and is taken apart without being told the length of the segments.
 func TestRuns(t *testing.T) {
 	seeds.Slow(t)
 	t.Parallel()
@@ -64,8 +63,7 @@ func TestRuns(t *testing.T) {
 	require.EqualValues(t, 105, b.Stats().RxICRC)
 }
 
-// Spinning and busy polling, where the kernel permits it, change nothing but
-// the time.
+// Spinning and busy polling, where the kernel permits it, change nothing but the time.
 func TestPolling(t *testing.T) {
 	t.Parallel()
 	_, a, b := openPair(t, 1500, func(o *xdp.Options) {

@@ -18,7 +18,8 @@ import (
 )
 
 func inMemory[T unix.XDPDesc | uint64](r *ring[T], size int) {
-	*r = ring[T]{prod: new(uint32), cons: new(uint32), flags: new(uint32), entries: make([]T, size), mask: uint32(size - 1)}
+	*r = ring[T]{prod: new(uint32), cons: new(uint32), flags: new(uint32), entries: make([]T, size),
+		mask: uint32(size - 1)}
 }
 
 // answer is what the kernel says to a call, and how many frames it has taken by then.
@@ -121,18 +122,24 @@ func TestKicks(t *testing.T) {
 		errno   unix.Errno
 		stuck   bool
 	}{
-		"nothing is there":        {frames: 0, asleep: true},
-		"it looks by itself":      {frames: 3},
-		"all are taken":           {frames: 3, asleep: true, calls: 1},
-		"one is":                  {frames: 1, asleep: true, calls: 1},
-		"some at a time":          {frames: 3, asleep: true, answers: []answer{{again, 1}, {again, 1}, {again, 1}}, calls: 3, errno: again},
-		"some, and then no more":  {frames: 3, asleep: true, answers: []answer{{again, 1}, {again, 0}}, calls: 2, errno: again, stuck: true},
-		"the device is busy":      {frames: 3, asleep: true, answers: []answer{{unix.EBUSY, 0}}, calls: 1, errno: unix.EBUSY, stuck: true},
-		"a signal":                {frames: 3, asleep: true, answers: []answer{{unix.EINTR, 0}}, calls: 2},
-		"signals":                 {frames: 3, asleep: true, answers: one, calls: maxKicks, errno: unix.EINTR, stuck: true},
-		"the interface is down":   {frames: 3, asleep: true, answers: []answer{{unix.ENETDOWN, 0}}, calls: 1, errno: unix.ENETDOWN},
-		"32 are, untold":          {frames: 64, asleep: true, answers: []answer{{again, 0}, {again, 0}}, calls: 3},
-		"no more of many":         {frames: 64, asleep: true, answers: []answer{{again, 0}, {again, 0}, {again, 0}}, calls: 3, errno: again, stuck: true},
+		"nothing is there":   {frames: 0, asleep: true},
+		"it looks by itself": {frames: 3},
+		"all are taken":      {frames: 3, asleep: true, calls: 1},
+		"one is":             {frames: 1, asleep: true, calls: 1},
+		"some at a time": {frames: 3, asleep: true,
+			answers: []answer{{again, 1}, {again, 1}, {again, 1}}, calls: 3, errno: again},
+		"some, and then no more": {frames: 3, asleep: true, answers: []answer{{again, 1}, {again, 0}},
+			calls: 2, errno: again, stuck: true},
+		"the device is busy": {frames: 3, asleep: true, answers: []answer{{unix.EBUSY, 0}}, calls: 1,
+			errno: unix.EBUSY, stuck: true},
+		"a signal": {frames: 3, asleep: true, answers: []answer{{unix.EINTR, 0}}, calls: 2},
+		"signals": {frames: 3, asleep: true, answers: one, calls: maxKicks,
+			errno: unix.EINTR, stuck: true},
+		"the interface is down": {frames: 3, asleep: true, answers: []answer{{unix.ENETDOWN, 0}}, calls: 1,
+			errno: unix.ENETDOWN},
+		"32 are, untold": {frames: 64, asleep: true, answers: []answer{{again, 0}, {again, 0}}, calls: 3},
+		"no more of many": {frames: 64, asleep: true,
+			answers: []answer{{again, 0}, {again, 0}, {again, 0}}, calls: 3, errno: again, stuck: true},
 		"no memory, and then all": {frames: 3, asleep: true, answers: []answer{{unix.ENOBUFS, 2}}, calls: 2},
 	} {
 		t.Run(name, func(t *testing.T) {

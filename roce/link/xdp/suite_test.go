@@ -52,7 +52,8 @@ func TestVeth(t *testing.T) {
 		{Name: "xdp-xdp, mtu 1500", A: openXDP(nil), B: openXDP(nil), MTU: 1500},
 		{Name: "xdp-xdp, generic", A: openXDP(generic), B: openXDP(generic), MTU: 9000},
 		{Name: "xdp-xdp, one buffer a frame", A: openXDP(single), B: openXDP(single), MTU: 3400},
-		{Name: "xdp-xdp, few frames, VLAN, spinning", A: openXDP(small, tagged, spinning), B: openXDP(small, tagged, spinning), MTU: 4200},
+		{Name: "xdp-xdp, few frames, VLAN, spinning", A: openXDP(small, tagged, spinning),
+			B: openXDP(small, tagged, spinning), MTU: 4200},
 		{Name: "xdp-udp", A: openXDP(nil), B: openUDP(udp.Options{}), MTU: 4200},
 		{Name: "udp-xdp", A: openUDP(udp.Options{}), B: openXDP(nil), MTU: 4200},
 		{Name: "udp-xdp, generic", A: openUDP(udp.Options{}), B: openXDP(generic), MTU: 4200},
@@ -62,8 +63,10 @@ func TestVeth(t *testing.T) {
 	if linktest.Before(t, 6, 6) {
 		t.Log("before Linux 6.6 runs of a udp link are lost on the way to an xdp link in generic mode: not tested")
 		cases = slices.DeleteFunc(cases, func(c linktest.Veth) bool { return strings.HasPrefix(c.Name, "udp-xdp") })
-		cases = append(cases, linktest.Veth{Name: "udp-xdp, mtu 3400", A: openUDP(udp.Options{}), B: openXDP(nil), MTU: 3400},
-			linktest.Veth{Name: "udp-xdp, generic, no GSO", A: openUDP(udp.Options{DisableGSO: true}), B: openXDP(generic), MTU: 4200})
+		cases = append(cases,
+			linktest.Veth{Name: "udp-xdp, mtu 3400", A: openUDP(udp.Options{}), B: openXDP(nil), MTU: 3400},
+			linktest.Veth{Name: "udp-xdp, generic, no GSO", A: openUDP(udp.Options{DisableGSO: true}),
+				B: openXDP(generic), MTU: 4200})
 	}
 	linktest.RunVeth(t, cases)
 }

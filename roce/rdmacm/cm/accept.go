@@ -60,7 +60,8 @@ func (a *Agent) handleREQ(in *message) {
 	c.enter()
 	req := m
 	req.Private = clone(m.Private)
-	c.wait(in.now, l, ReqRcvd, &Event{REQ: &req, CMA: h, ECE: in.eceOf(m.VendorID), Private: req.Private[len(m.Private)-len(user):]})
+	c.wait(in.now, l, ReqRcvd,
+		&Event{REQ: &req, CMA: h, ECE: in.eceOf(m.VendorID), Private: req.Private[len(m.Private)-len(user):]})
 }
 
 // checkREQ returns why a REQ cannot be accepted by any listener, and what the peer should know

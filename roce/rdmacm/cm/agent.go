@@ -113,7 +113,8 @@ func (a *Agent) HandleMAD(now int64, src, dst netip.Addr, b []byte) {
 	}
 	// The owner answers other classes, with mad.Unserved. Like rdma_rxe, drop the rest.
 	i := int(h.Attribute) - int(mad.AttrREQ)
-	if h.Class != mad.ClassCM || h.ClassVersion != mad.ClassVersion2 || h.Method != mad.MethodSend || i < 0 || i >= numMessages {
+	if h.Class != mad.ClassCM || h.ClassVersion != mad.ClassVersion2 || h.Method != mad.MethodSend || i < 0 ||
+		i >= numMessages {
 		a.stats.DropClass++
 		return
 	}

@@ -56,7 +56,8 @@ func attackSwarm(t *testing.T, seed uint64) {
 		g.l.SetMaxUntaken(2 + w.rng.IntN(20))
 	}
 	rate := 1 + w.rng.IntN(20)
-	t.Logf("seed %d: %+v, backlog %d, at most %d, %d not taken, %d forged a millisecond", seed, g.limits, g.l.backlog, g.l.maxConns, g.l.maxUntaken, rate)
+	t.Logf("seed %d: %+v, backlog %d, at most %d, %d not taken, %d forged a millisecond", seed, g.limits,
+		g.l.backlog, g.l.maxConns, g.l.maxUntaken, rate)
 	g.s.app = g.serve
 	up := map[*Conn]bool{}
 	for i := range 3 {
@@ -215,20 +216,24 @@ func (g *siege) forge() {
 			g.last = g.last[1:]
 		}
 		at, m = mad.AttrREQ, &mad.REQ{
-			LocalCommID: r.id, ServiceID: service, CAGUID: r.from.guid, QPN: r.qpn, MTU: ib.MTU1024, PKey: ib.PKeyDefault,
-			Private: r.from.private(g.s, 1, "forged"), RemoteCMTimeout: ib.TimeoutCode(w.rng.IntN(32)), LocalCMTimeout: ib.TimeoutCode(w.rng.IntN(32)),
-			Primary: mad.Path{LocalGID: ib.GIDFromAddr(r.from.addr), RemoteGID: ib.GIDFromAddr(g.s.addr), AckTimeout: ib.TimeoutCode(w.rng.IntN(32))},
+			LocalCommID: r.id, ServiceID: service, CAGUID: r.from.guid, QPN: r.qpn, MTU: ib.MTU1024,
+			PKey: ib.PKeyDefault, Private: r.from.private(g.s, 1, "forged"),
+			RemoteCMTimeout: ib.TimeoutCode(w.rng.IntN(32)), LocalCMTimeout: ib.TimeoutCode(w.rng.IntN(32)),
+			Primary: mad.Path{LocalGID: ib.GIDFromAddr(r.from.addr), RemoteGID: ib.GIDFromAddr(g.s.addr),
+				AckTimeout: ib.TimeoutCode(w.rng.IntN(32))},
 		}
 	case 4, 5: // takes it back
 		guid := [8]byte{}
 		for i := range guid {
 			guid[i] = byte(r.from.guid >> (56 - 8*i))
 		}
-		at, m = mad.AttrREJ, &mad.REJ{LocalCommID: r.id, Rejected: mad.SubjectOther, Reason: mad.RejectTimeout, Info: guid[:], InfoLen: 8}
+		at, m = mad.AttrREJ, &mad.REJ{LocalCommID: r.id, Rejected: mad.SubjectOther,
+			Reason: mad.RejectTimeout, Info: guid[:], InfoLen: 8}
 	case 6:
 		at, m = mad.AttrDREP, &mad.DREP{LocalCommID: r.id, RemoteCommID: mad.CommID(w.rng.Uint32())}
 	case 7:
-		at, m = mad.AttrMRA, &mad.MRA{LocalCommID: r.id, RemoteCommID: mad.CommID(w.rng.Uint32()), Acknowledged: mad.SubjectREP, ServiceTimeout: 31}
+		at, m = mad.AttrMRA, &mad.MRA{LocalCommID: r.id, RemoteCommID: mad.CommID(w.rng.Uint32()),
+			Acknowledged: mad.SubjectREP, ServiceTimeout: 31}
 	}
 	var b [mad.Bytes]byte
 	require.NoError(w.t, encode(&b, at, r.tid, m))

@@ -32,7 +32,8 @@ func TestAwaitListener(t *testing.T) {
 		"lookup": {
 			sidrService,
 			func(n, s *node, ns int64) (*Conn, error) {
-				return n.Resolve(n.w.now, Lookup{Local: n.addr, Remote: s.addr, Service: sidrService, Private: n.private(s, 1, ""), ListenNs: ns}, nil)
+				return n.Resolve(n.w.now, Lookup{Local: n.addr, Remote: s.addr, Service: sidrService,
+					Private: n.private(s, 1, ""), ListenNs: ns}, nil)
 			},
 			func(e *Event) bool {
 				return e.Type == EventResolved && e.SIDRRep.Status == mad.SIDRUnsupportedService

@@ -12,8 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// captured is a datagram between two kernels' QP 1 (rdma_rxe, librdmacm's
-// tools).
+// captured is a datagram between two kernels' QP 1 (rdma_rxe, librdmacm's tools).
 type captured struct {
 	src, dst netip.Addr
 	h        mad.Header
@@ -79,7 +78,8 @@ func TestAgainstCaptures(t *testing.T) {
 		for i := range all {
 			// Those of the first connection only.
 			id := string(all[i].data[:4])
-			if req := byType[mad.AttrREQ]; req != nil && id != string(req.data[:4]) && string(all[i].data[4:8]) != string(req.data[:4]) {
+			if req := byType[mad.AttrREQ]; req != nil && id != string(req.data[:4]) &&
+				string(all[i].data[4:8]) != string(req.data[:4]) {
 				continue
 			}
 			if byType[all[i].h.Attribute] == nil {
@@ -157,8 +157,7 @@ func playPassive(t *testing.T, m map[mad.Attribute]*captured) {
 	endOf(t, a, e.Conn, m, c.src)
 }
 
-// endOf plays the end that was captured: the DREQ of this side, or the answer
-// to that of the other.
+// endOf plays the end that was captured: the DREQ of this side, or the answer to that of the other.
 func endOf(t *testing.T, a *Agent, conn *Conn, m map[mad.Attribute]*captured, self netip.Addr) {
 	dreq, drep := m[mad.AttrDREQ], m[mad.AttrDREP]
 	if dreq == nil || drep == nil {

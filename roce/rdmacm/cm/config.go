@@ -17,8 +17,7 @@ type Config struct {
 	Addrs []netip.Addr
 	// MTU is the largest path MTU that a peer may ask for; 0 is 4096.
 	MTU ib.MTU
-	// Rand supplies communication and transaction IDs: crypto/rand.Reader in
-	// production.
+	// Rand supplies communication and transaction IDs: crypto/rand.Reader in production.
 	Rand io.Reader
 	// Slot selects the communication IDs by which messages reach this agent; zero is all.
 	Slot ib.Slot
@@ -39,7 +38,8 @@ func (c *Config) setDefaults() {
 		p   *int
 		def int
 	}{
-		{&c.Limits.Conns, d.Conns}, {&c.Limits.HalfOpen, d.HalfOpen}, {&c.Limits.HalfOpenBytes, d.HalfOpenBytes}, {&c.Limits.PerPeer, d.PerPeer},
+		{&c.Limits.Conns, d.Conns}, {&c.Limits.HalfOpen, d.HalfOpen},
+		{&c.Limits.HalfOpenBytes, d.HalfOpenBytes}, {&c.Limits.PerPeer, d.PerPeer},
 		{&c.Limits.Timewait, d.Timewait}, {&c.Limits.Backlog, d.Backlog}, {&c.Limits.TxBacklog, d.TxBacklog},
 		{&c.Tries, DefaultTries},
 	} {

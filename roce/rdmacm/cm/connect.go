@@ -76,8 +76,8 @@ func (a *Agent) Connect(now int64, r Request, userData any) (*Conn, error) {
 	c.setAckTimeout(r.AckTimeout)
 	c.setRetries(r.Tries, r.RetryNs)
 	req := mad.REQ{
-		LocalCommID: c.localID, VendorID: r.ECE.VendorID, ServiceID: r.Service, CAGUID: a.cfg.GUID, QKey: r.QKey, QPN: r.QPN,
-		ResponderResources: r.ResponderResources, InitiatorDepth: r.InitiatorDepth,
+		LocalCommID: c.localID, VendorID: r.ECE.VendorID, ServiceID: r.Service, CAGUID: a.cfg.GUID,
+		QKey: r.QKey, QPN: r.QPN, ResponderResources: r.ResponderResources, InitiatorDepth: r.InitiatorDepth,
 		RemoteCMTimeout: reqRemoteTimeout, LocalCMTimeout: c.answerTimeout(), MaxCMRetries: reqMaxRetries,
 		Transport: r.Transport, FlowControl: r.FlowControl, StartingPSN: r.StartingPSN,
 		RetryCount: r.RetryCount, RNRRetryCount: r.RNRRetryCount, SRQ: r.SRQ,
@@ -181,7 +181,8 @@ func (c *Conn) Ready(now int64, private []byte) error {
 	if c.state != RepRcvd {
 		return &stateError{"RTU", c.state}
 	}
-	if err := c.keep(mad.AttrRTU, c.tid, &mad.RTU{LocalCommID: c.localID, RemoteCommID: c.remoteID, Private: private}); err != nil {
+	if err := c.keep(mad.AttrRTU, c.tid,
+		&mad.RTU{LocalCommID: c.localID, RemoteCommID: c.remoteID, Private: private}); err != nil {
 		return err
 	}
 	c.a.clock = now

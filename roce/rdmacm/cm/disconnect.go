@@ -63,7 +63,8 @@ func (a *Agent) handleDREQ(in *message) {
 	if c != nil {
 		switch c.state {
 		case RepRcvd, RepSent, MRARepRcvd, Established, DReqSent:
-			c.disconnected(in.now, Event{Private: clone(m.Private), Gone: in.tid == goneTID(m.LocalCommID, m.RemoteCommID)})
+			c.disconnected(in.now,
+				Event{Private: clone(m.Private), Gone: in.tid == goneTID(m.LocalCommID, m.RemoteCommID)})
 		case Timewait:
 			a.stats.Duplicates++
 		default:

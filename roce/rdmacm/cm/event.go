@@ -61,7 +61,9 @@ type Event struct {
 	Info     []byte // EventRejected: additional information
 	Private  []byte // without the CMA header
 
-	Gone   bool // EventDisconnected: the peer does not know the connection any more, its process is gone, or another says so for it
+	// EventDisconnected: the peer does not know the connection any more, its process is gone, or
+	// another says so for it.
+	Gone   bool
 	NoPort bool // EventUnreachable: the host reports that no socket there has the port
 	NoHost bool // EventUnreachable: the network, or this host, reports that no way leads to the host
 }

@@ -129,7 +129,8 @@ var scenarios = []struct {
 			require.EqualValues(w.t, 77, e.SIDRRep.QPN)
 			require.Equal(w.t, "yes", string(e.Private[:3]))
 		}
-		_, err = c.Resolve(w.now, Lookup{Local: c.addr, Remote: s.addr, Service: sidrService, Private: c.private(s, 9, "")}, nil)
+		_, err = c.Resolve(w.now,
+			Lookup{Local: c.addr, Remote: s.addr, Service: sidrService, Private: c.private(s, 9, "")}, nil)
 		require.NoError(w.t, err)
 	}, false, ""},
 	{"no listener", func(w *world, c, s *node) {
@@ -138,9 +139,8 @@ var scenarios = []struct {
 	}, false, ""},
 }
 
-// TestEveryMessageFaulted: in every scenario every message meets every fault, one
-// at a time, and then any two of them. The end is the one without faults, and
-// nothing is left.
+// TestEveryMessageFaulted: in every scenario every message meets every fault, one at a time, and
+// then any two of them. The end is the one without faults, and nothing is left.
 func TestEveryMessageFaulted(t *testing.T) {
 	seeds.Long(t)
 	for _, sc := range scenarios {
@@ -217,8 +217,7 @@ func summary(w *world) string {
 	return s
 }
 
-// checkEnd checks that a run ended like the one without faults, or as the
-// pattern says.
+// checkEnd checks that a run ended like the one without faults, or as the pattern says.
 func checkEnd(t *testing.T, want, other string, w *world, what string) {
 	got := summary(w)
 	if other != "" && regexp.MustCompile(other).MatchString(got) {

@@ -51,8 +51,9 @@ func (f *flooded) request(from netip.Addr) {
 	f.n++
 	h := mad.CMHeader(mad.AttrREQ, mad.TID(f.n))
 	m := mad.REQ{
-		LocalCommID: mad.CommID(f.n), ServiceID: service, CAGUID: mad.GUID(f.n), QPN: ib.QPN(f.n&0xFFFF | 0x10000), MTU: ib.MTU1024,
-		PKey: ib.PKeyDefault, Private: make([]byte, mad.REQPrivateBytes),
+		LocalCommID: mad.CommID(f.n), ServiceID: service, CAGUID: mad.GUID(f.n),
+		QPN: ib.QPN(f.n&0xFFFF | 0x10000), MTU: ib.MTU1024, PKey: ib.PKeyDefault, Private: make([]byte,
+			mad.REQPrivateBytes),
 		Primary: mad.Path{LocalGID: ib.GIDFromAddr(from), RemoteGID: ib.GIDFromAddr(f.addr), AckTimeout: 31},
 	}
 	cma := mad.CMAHeader{SrcPort: 4660, Src: from, Dst: f.addr}
@@ -66,7 +67,8 @@ func (f *flooded) request(from netip.Addr) {
 func (f *flooded) lookup(from netip.Addr) {
 	f.n++
 	h := mad.CMHeader(mad.AttrSIDRReq, mad.TID(f.n))
-	m := mad.SIDRReq{RequestID: f.n, PKey: ib.PKeyDefault, ServiceID: service, Private: make([]byte, mad.CMAHeaderBytes)}
+	m := mad.SIDRReq{RequestID: f.n, PKey: ib.PKeyDefault, ServiceID: service,
+		Private: make([]byte, mad.CMAHeaderBytes)}
 	cma := mad.CMAHeader{SrcPort: 4660, Src: from, Dst: f.addr}
 	require.NoError(f.t, cma.Put(m.Private))
 	var b [mad.Bytes]byte
@@ -144,7 +146,8 @@ func TestFloodBytes(t *testing.T) {
 				f.a.HandleTimeout(f.now)
 			}
 			held, n := heapBytes()-before, f.a.Counts()
-			t.Logf("%.1f MiB: %+v, evicted %d, not admitted %d", float64(held)/(1<<20), n, f.a.stats.Evicted, f.a.stats.DropBacklog)
+			t.Logf("%.1f MiB: %+v, evicted %d, not admitted %d", float64(held)/(1<<20), n, f.a.stats.Evicted,
+				f.a.stats.DropBacklog)
 			require.LessOrEqual(t, held, FloodBytes)
 			l := &DefaultLimits
 			require.LessOrEqual(t, n.HalfOpen, l.HalfOpen)

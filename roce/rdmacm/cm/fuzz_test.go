@@ -61,8 +61,8 @@ func FuzzSequence(f *testing.F) {
 		var owned []*Conn
 		var c *Conn // what the messages and moves are about
 		kinds := []mad.Attribute{
-			mad.AttrREQ, mad.AttrREP, mad.AttrRTU, mad.AttrREJ, mad.AttrREJ, mad.AttrMRA, mad.AttrDREQ, mad.AttrDREP, mad.AttrREQ,
-			mad.AttrLAP, mad.AttrSIDRReq, mad.AttrSIDRRep,
+			mad.AttrREQ, mad.AttrREP, mad.AttrRTU, mad.AttrREJ, mad.AttrREJ, mad.AttrMRA, mad.AttrDREQ,
+			mad.AttrDREP, mad.AttrREQ, mad.AttrLAP, mad.AttrSIDRReq, mad.AttrSIDRRep,
 		}
 		for ; len(ops) >= 2; ops = ops[2:] {
 			op, arg := int(ops[0])%(len(kinds)+6), int(ops[1])
@@ -100,9 +100,11 @@ func FuzzSequence(f *testing.F) {
 				m := r.good()[at]
 				switch op {
 				case 4: // of a sender that never had an answer
-					m = &mad.REJ{LocalCommID: r.id, Rejected: mad.SubjectOther, Reason: mad.RejectTimeout, Info: []byte{7: byte(r.pu.guid)}, InfoLen: 8}
+					m = &mad.REJ{LocalCommID: r.id, Rejected: mad.SubjectOther, Reason: mad.RejectTimeout,
+						Info: []byte{7: byte(r.pu.guid)}, InfoLen: 8}
 				case 5:
-					m = &mad.MRA{LocalCommID: r.id, RemoteCommID: r.local(), Acknowledged: mad.SubjectREP, ServiceTimeout: ib.TimeoutCode(arg % 32)}
+					m = &mad.MRA{LocalCommID: r.id, RemoteCommID: r.local(), Acknowledged: mad.SubjectREP,
+						ServiceTimeout: ib.TimeoutCode(arg % 32)}
 				case 8: // with numbers of its own
 					q := r.req()
 					q.LocalCommID += 100

@@ -15,9 +15,11 @@ import (
 func (r *rig) good() map[mad.Attribute]putter {
 	return map[mad.Attribute]putter{
 		mad.AttrREQ: r.req(), mad.AttrREP: r.rep(), mad.AttrDREQ: r.dreq(0), mad.AttrSIDRReq: r.sidrReq(),
-		mad.AttrRTU:     &mad.RTU{LocalCommID: r.id, RemoteCommID: r.local()},
-		mad.AttrREJ:     &mad.REJ{LocalCommID: r.id, RemoteCommID: r.local(), Rejected: mad.SubjectOther, Reason: mad.RejectConsumer},
-		mad.AttrMRA:     &mad.MRA{LocalCommID: r.id, RemoteCommID: r.local(), Acknowledged: mad.SubjectREQ, ServiceTimeout: 31},
+		mad.AttrRTU: &mad.RTU{LocalCommID: r.id, RemoteCommID: r.local()},
+		mad.AttrREJ: &mad.REJ{LocalCommID: r.id, RemoteCommID: r.local(), Rejected: mad.SubjectOther,
+			Reason: mad.RejectConsumer},
+		mad.AttrMRA: &mad.MRA{LocalCommID: r.id, RemoteCommID: r.local(), Acknowledged: mad.SubjectREQ,
+			ServiceTimeout: 31},
 		mad.AttrDREP:    &mad.DREP{LocalCommID: r.id, RemoteCommID: r.local()},
 		mad.AttrLAP:     &mad.LAP{LocalCommID: r.id, RemoteCommID: r.local()},
 		mad.AttrSIDRRep: &mad.SIDRRep{RequestID: uint32(r.local()), QPN: 5},

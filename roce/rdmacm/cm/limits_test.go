@@ -39,8 +39,7 @@ func TestLimits(t *testing.T) {
 	w.checkEmpty()
 }
 
-// TestListeners: the listener of an address comes before that of all; a service
-// has one of each.
+// TestListeners: the listener of an address comes before that of all; a service has one of each.
 func TestListeners(t *testing.T) {
 	w := newWorld(t, 1)
 	n := w.node(1, Limits{})
@@ -54,7 +53,8 @@ func TestListeners(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, one, listenerAt(n.addr))
 	require.Equal(t, any, listenerAt(elsewhere))
-	require.Nil(t, n.match(&message{dst: elsewhere}, service, &mad.CMAHeader{Dst: n.addr}), "the header names another address")
+	require.Nil(t, n.match(&message{dst: elsewhere}, service, &mad.CMAHeader{Dst: n.addr}),
+		"the header names another address")
 	require.Equal(t, one, n.match(&message{dst: n.addr}, service, &mad.CMAHeader{Dst: n.addr}))
 	one.Close()
 	one.Close()

@@ -52,7 +52,8 @@ func (a *Agent) Listen(service mad.ServiceID, addr netip.Addr, backlog int) (*Li
 	if backlog == 0 || backlog > a.cfg.Limits.Backlog {
 		backlog = a.cfg.Limits.Backlog
 	}
-	l := &Listener{a: a, service: service, addr: addr, backlog: backlog, need: a.cfg.Limits.HalfOpenBytes / a.cfg.Limits.HalfOpen}
+	l := &Listener{a: a, service: service, addr: addr, backlog: backlog,
+		need: a.cfg.Limits.HalfOpenBytes / a.cfg.Limits.HalfOpen}
 	a.listeners[service] = append(a.listeners[service], l)
 	a.numListeners++
 	return l, nil

@@ -34,21 +34,26 @@ var inputs = []struct {
 		return r.in(mad.AttrREJ, &mad.REJ{RemoteCommID: r.local(), Reason: mad.RejectConsumer})
 	}},
 	{"REJ of REP", func(r *rig) string {
-		return r.in(mad.AttrREJ, &mad.REJ{LocalCommID: r.id, RemoteCommID: r.local(), Rejected: mad.SubjectREP, Reason: mad.RejectConsumer})
+		return r.in(mad.AttrREJ,
+			&mad.REJ{LocalCommID: r.id, RemoteCommID: r.local(), Rejected: mad.SubjectREP, Reason: mad.RejectConsumer})
 	}},
 	{"REJ, timeout", func(r *rig) string {
 		return r.in(mad.AttrREJ, &mad.REJ{
-			LocalCommID: r.id, Rejected: mad.SubjectOther, Reason: mad.RejectTimeout, InfoLen: 8, Info: []byte{0, 0, 0, 0, 0, 0, 0, 99},
+			LocalCommID: r.id, Rejected: mad.SubjectOther, Reason: mad.RejectTimeout, InfoLen: 8,
+			Info: []byte{0, 0, 0, 0, 0, 0, 0, 99},
 		})
 	}},
 	{"REJ of REP, other", func(r *rig) string {
-		return r.in(mad.AttrREJ, &mad.REJ{LocalCommID: r.id + 1, RemoteCommID: r.local(), Rejected: mad.SubjectREP, Reason: mad.RejectConsumer})
+		return r.in(mad.AttrREJ, &mad.REJ{LocalCommID: r.id + 1, RemoteCommID: r.local(),
+			Rejected: mad.SubjectREP, Reason: mad.RejectConsumer})
 	}},
 	{"MRA of REQ", func(r *rig) string {
-		return r.in(mad.AttrMRA, &mad.MRA{LocalCommID: r.id, RemoteCommID: r.local(), Acknowledged: mad.SubjectREQ, ServiceTimeout: 20})
+		return r.in(mad.AttrMRA,
+			&mad.MRA{LocalCommID: r.id, RemoteCommID: r.local(), Acknowledged: mad.SubjectREQ, ServiceTimeout: 20})
 	}},
 	{"MRA of REP", func(r *rig) string {
-		return r.in(mad.AttrMRA, &mad.MRA{LocalCommID: r.id, RemoteCommID: r.local(), Acknowledged: mad.SubjectREP, ServiceTimeout: 20})
+		return r.in(mad.AttrMRA,
+			&mad.MRA{LocalCommID: r.id, RemoteCommID: r.local(), Acknowledged: mad.SubjectREP, ServiceTimeout: 20})
 	}},
 	{"DREQ", func(r *rig) string { return r.in(mad.AttrDREQ, r.dreq(0)) }},
 	{"DREQ, other QPN", func(r *rig) string { return r.in(mad.AttrDREQ, r.dreq(1)) }},
@@ -156,11 +161,10 @@ func counted(before, after Stats) string {
 	return "{" + strings.Join(s, " ") + "}"
 }
 
-// TestMatrix sends every message to every state, and lets the application call everything.
-// The outcome, written down in testdata/matrix.txt, is to be read: state and message,
-// then what is sent, [what the application is told], {counters that moved}, the time
-// until something is due by itself if that has changed, and the state afterwards if it is
-// another.
+// TestMatrix sends every message to every state, and lets the application call everything. The
+// outcome, written down in testdata/matrix.txt, is to be read: state and message, then what is
+// sent, [what the application is told], {counters that moved}, the time until something is due by
+// itself if that has changed, and the state afterwards if it is another.
 func TestMatrix(t *testing.T) {
 	var lines []string
 	for s := State(0); s < numStates; s++ {
@@ -198,7 +202,8 @@ func TestMatrix(t *testing.T) {
 func TestWrongAddress(t *testing.T) {
 	for s := ReqSent; s < numStates; s++ {
 		for _, in := range inputs {
-			if strings.HasPrefix(in.name, "REQ") || in.name == "SIDR_REQ" || in.name == "COMM_EST" || strings.HasPrefix(in.name, "timer") || strings.HasPrefix(in.name, "call") {
+			if strings.HasPrefix(in.name, "REQ") || in.name == "SIDR_REQ" || in.name == "COMM_EST" ||
+				strings.HasPrefix(in.name, "timer") || strings.HasPrefix(in.name, "call") {
 				continue
 			}
 			r := newRig(t)

@@ -13,7 +13,8 @@ import (
 // itself.
 func (f *flooded) withdraw(from netip.Addr) {
 	guid := [8]byte{4: byte(f.n >> 24), byte(f.n >> 16), byte(f.n >> 8), byte(f.n)}
-	m := mad.REJ{LocalCommID: mad.CommID(f.n), Rejected: mad.SubjectOther, Reason: mad.RejectTimeout, Info: guid[:], InfoLen: 8}
+	m := mad.REJ{LocalCommID: mad.CommID(f.n), Rejected: mad.SubjectOther, Reason: mad.RejectTimeout,
+		Info: guid[:], InfoLen: 8}
 	var b [mad.Bytes]byte
 	require.NoError(f.t, encode(&b, mad.AttrREJ, mad.TID(f.n), &m))
 	f.a.HandleMAD(f.now, from, f.addr, b[:])
@@ -52,7 +53,8 @@ func TestWithdrawnRequest(t *testing.T) {
 	require.EqualValues(t, pairs, f.a.Stats().Withdrawn)
 	require.Zero(t, f.a.Stats().DropBacklog)
 	c := f.a.Counts()
-	require.Equal(t, Counts{Conns: 1, Waiting: 1, Listeners: 1, Tables: 6}, c, "of the one that waits, and of nothing else")
+	require.Equal(t, Counts{Conns: 1, Waiting: 1, Listeners: 1, Tables: 6}, c,
+		"of the one that waits, and of nothing else")
 	require.Equal(t, attacker(0), f.next().Remote())
 	_, ok := f.a.PollEvent()
 	require.False(t, ok)

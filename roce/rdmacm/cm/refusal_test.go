@@ -16,22 +16,28 @@ func TestRejectReasons(t *testing.T) {
 		change func(r *rig, m *mad.REQ)
 		want   string
 	}{
-		"good":               {func(*rig, *mad.REQ) {}, "[request]"},
-		"no listener":        {func(_ *rig, m *mad.REQ) { m.ServiceID++ }, "REJ(0 invalid service ID)"},
-		"transport":          {func(_ *rig, m *mad.REQ) { m.Transport = mad.TransportRD }, "REJ(0 invalid transport service type)"},
-		"extended transport": {func(_ *rig, m *mad.REQ) { m.Transport = mad.TransportExtended }, "REJ(0 invalid transport service type)"},
-		"UC":                 {func(_ *rig, m *mad.REQ) { m.Transport = mad.TransportUC }, "[request]"},
-		"no ID":              {func(_ *rig, m *mad.REQ) { m.LocalCommID = 0 }, "REJ(0 invalid communication ID)"},
-		"QPN 1":              {func(_ *rig, m *mad.REQ) { m.QPN = 1 }, "REJ(0 unsupported request)"},
-		"multicast QPN":      {func(_ *rig, m *mad.REQ) { m.QPN = ib.QPNMulticast }, "REJ(0 unsupported request)"},
-		"partition":          {func(_ *rig, m *mad.REQ) { m.PKey = 0x8001 }, "REJ(0 unsupported request)"},
-		"limited partition":  {func(_ *rig, m *mad.REQ) { m.PKey = 0x7FFF }, "[request]"},
-		"MTU 0":              {func(_ *rig, m *mad.REQ) { m.MTU = 0 }, "REJ(0 path MTU refused)"},
-		"MTU 6":              {func(_ *rig, m *mad.REQ) { m.MTU = 6 }, "REJ(0 path MTU refused)"},
-		"our GID":            {func(_ *rig, m *mad.REQ) { m.Primary.RemoteGID[15]++ }, "REJ(0 primary port GID refused)"},
-		"a victim's GID":     {func(_ *rig, m *mad.REQ) { m.Primary.LocalGID[15]++ }, "REJ(0 primary port GID refused)"},
-		"no GID":             {func(_ *rig, m *mad.REQ) { m.Primary.LocalGID = ib.GID{} }, "REJ(0 primary port GID refused)"},
-		"alternate path":     {func(_ *rig, m *mad.REQ) { m.Alternate = m.Primary }, "REJ(0 alternate port GID refused)"},
+		"good":        {func(*rig, *mad.REQ) {}, "[request]"},
+		"no listener": {func(_ *rig, m *mad.REQ) { m.ServiceID++ }, "REJ(0 invalid service ID)"},
+		"transport": {func(_ *rig, m *mad.REQ) { m.Transport = mad.TransportRD },
+			"REJ(0 invalid transport service type)"},
+		"extended transport": {func(_ *rig, m *mad.REQ) { m.Transport = mad.TransportExtended },
+			"REJ(0 invalid transport service type)"},
+		"UC":                {func(_ *rig, m *mad.REQ) { m.Transport = mad.TransportUC }, "[request]"},
+		"no ID":             {func(_ *rig, m *mad.REQ) { m.LocalCommID = 0 }, "REJ(0 invalid communication ID)"},
+		"QPN 1":             {func(_ *rig, m *mad.REQ) { m.QPN = 1 }, "REJ(0 unsupported request)"},
+		"multicast QPN":     {func(_ *rig, m *mad.REQ) { m.QPN = ib.QPNMulticast }, "REJ(0 unsupported request)"},
+		"partition":         {func(_ *rig, m *mad.REQ) { m.PKey = 0x8001 }, "REJ(0 unsupported request)"},
+		"limited partition": {func(_ *rig, m *mad.REQ) { m.PKey = 0x7FFF }, "[request]"},
+		"MTU 0":             {func(_ *rig, m *mad.REQ) { m.MTU = 0 }, "REJ(0 path MTU refused)"},
+		"MTU 6":             {func(_ *rig, m *mad.REQ) { m.MTU = 6 }, "REJ(0 path MTU refused)"},
+		"our GID": {func(_ *rig, m *mad.REQ) { m.Primary.RemoteGID[15]++ },
+			"REJ(0 primary port GID refused)"},
+		"a victim's GID": {func(_ *rig, m *mad.REQ) { m.Primary.LocalGID[15]++ },
+			"REJ(0 primary port GID refused)"},
+		"no GID": {func(_ *rig, m *mad.REQ) { m.Primary.LocalGID = ib.GID{} },
+			"REJ(0 primary port GID refused)"},
+		"alternate path": {func(_ *rig, m *mad.REQ) { m.Alternate = m.Primary },
+			"REJ(0 alternate port GID refused)"},
 		"depth":              {func(_ *rig, m *mad.REQ) { m.InitiatorDepth = 255 }, "[request]"}, // the REP says less
 		"header version":     {func(_ *rig, m *mad.REQ) { m.Private[0] = 1 }, "REJ(0 rejected by the application)"},
 		"header family":      {func(_ *rig, m *mad.REQ) { m.Private[1] = 0x50 }, "REJ(0 rejected by the application)"},
@@ -71,19 +77,22 @@ func TestPrivateDataTooLong(t *testing.T) {
 	require.Equal(t, Counts{}, n.Counts())
 }
 
-// TestRefusedREPs: a REP that cannot be used ends the connection, and the peer is
-// told why.
+// TestRefusedREPs: a REP that cannot be used ends the connection, and the peer is told why.
 func TestRefusedREPs(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(m *mad.REP)
 		want   string
 	}{
-		"good":          {func(*mad.REP) {}, "[reply]"},
-		"no ID":         {func(m *mad.REP) { m.LocalCommID = 0 }, "[rejected: invalid communication ID] REJ(1 invalid communication ID)"},
-		"QPN 1":         {func(m *mad.REP) { m.QPN = 1 }, "[rejected: unsupported request] REJ(1 unsupported request)"},
-		"multicast QPN": {func(m *mad.REP) { m.QPN = ib.QPNMulticast }, "[rejected: unsupported request] REJ(1 unsupported request)"},
-		"depth":         {func(m *mad.REP) { m.InitiatorDepth = maxRdAtomic + 1 }, "[rejected: insufficient responder resources] REJ(1 insufficient responder resources)"},
-		"QPN in use":    {func(m *mad.REP) { m.QPN-- }, "[disconnected] [rejected: stale connection] DREQ REJ(1 stale connection)"},
+		"good": {func(*mad.REP) {}, "[reply]"},
+		"no ID": {func(m *mad.REP) { m.LocalCommID = 0 },
+			"[rejected: invalid communication ID] REJ(1 invalid communication ID)"},
+		"QPN 1": {func(m *mad.REP) { m.QPN = 1 }, "[rejected: unsupported request] REJ(1 unsupported request)"},
+		"multicast QPN": {func(m *mad.REP) { m.QPN = ib.QPNMulticast },
+			"[rejected: unsupported request] REJ(1 unsupported request)"},
+		"depth": {func(m *mad.REP) { m.InitiatorDepth = maxRdAtomic + 1 },
+			"[rejected: insufficient responder resources] REJ(1 insufficient responder resources)"},
+		"QPN in use": {func(m *mad.REP) { m.QPN-- },
+			"[disconnected] [rejected: stale connection] DREQ REJ(1 stale connection)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -131,7 +140,8 @@ func TestNotCM(t *testing.T) {
 func TestRefusalThatComesLate(t *testing.T) {
 	r := newRig(t)
 	r.reach(RepRcvd)
-	require.Empty(t, r.in(mad.AttrREJ, &mad.REJ{RemoteCommID: r.local(), Rejected: mad.SubjectREQ, Reason: mad.RejectInvalidServiceID}))
+	require.Empty(t, r.in(mad.AttrREJ,
+		&mad.REJ{RemoteCommID: r.local(), Rejected: mad.SubjectREQ, Reason: mad.RejectInvalidServiceID}))
 	require.Equal(t, RepRcvd, r.c.State())
 	require.NoError(t, r.c.Ready(r.now, nil))
 	require.Equal(t, "RTU", r.out())
@@ -150,7 +160,9 @@ func TestAnswersOfAnotherLife(t *testing.T) {
 			return r.out()
 		}
 		require.Empty(t, late(mad.AttrREJ, &mad.REJ{RemoteCommID: r.local(), Reason: mad.RejectConsumer}))
-		require.Empty(t, late(mad.AttrREJ, &mad.REJ{LocalCommID: 5, RemoteCommID: r.local(), Rejected: mad.SubjectOther, Reason: mad.RejectTimeout}))
+		require.Empty(t, late(mad.AttrREJ, &mad.REJ{
+			LocalCommID: 5, RemoteCommID: r.local(), Rejected: mad.SubjectOther, Reason: mad.RejectTimeout,
+		}))
 		require.Empty(t, late(mad.AttrMRA, &mad.MRA{LocalCommID: 5, RemoteCommID: r.local(), ServiceTimeout: 20}))
 		require.Empty(t, late(mad.AttrSIDRRep, &mad.SIDRRep{RequestID: uint32(r.local()), QPN: 5}))
 		require.Equal(t, "REJ(1 invalid communication ID)", late(mad.AttrREP, r.rep()))

@@ -132,7 +132,8 @@ func (r *rig) reach(s State) {
 		r.out()
 		switch s {
 		case MRAReqRcvd:
-			r.in(mad.AttrMRA, &mad.MRA{LocalCommID: r.id, RemoteCommID: r.local(), Acknowledged: mad.SubjectREQ, ServiceTimeout: 20})
+			r.in(mad.AttrMRA,
+				&mad.MRA{LocalCommID: r.id, RemoteCommID: r.local(), Acknowledged: mad.SubjectREQ, ServiceTimeout: 20})
 		case RepRcvd:
 			r.in(mad.AttrREP, r.rep())
 		}
@@ -143,7 +144,8 @@ func (r *rig) reach(s State) {
 		must(r.c.Accept(r.now, Accept{QPN: 555}))
 		r.out()
 		if s == MRARepRcvd {
-			r.in(mad.AttrMRA, &mad.MRA{LocalCommID: r.id, RemoteCommID: r.local(), Acknowledged: mad.SubjectREP, ServiceTimeout: 20})
+			r.in(mad.AttrMRA,
+				&mad.MRA{LocalCommID: r.id, RemoteCommID: r.local(), Acknowledged: mad.SubjectREP, ServiceTimeout: 20})
 		}
 	case Established, DReqSent, Timewait:
 		r.reach(RepRcvd)
@@ -175,7 +177,8 @@ func (r *rig) reach(s State) {
 }
 
 func (r *rig) sidrReq() *mad.SIDRReq {
-	return &mad.SIDRReq{RequestID: 31337, PKey: ib.PKeyDefault, ServiceID: sidrService, Private: r.pu.private(r.n, 1, "")}
+	return &mad.SIDRReq{RequestID: 31337, PKey: ib.PKeyDefault, ServiceID: sidrService,
+		Private: r.pu.private(r.n, 1, "")}
 }
 
 func (r *rig) dreq(off ib.QPN) *mad.DREQ {

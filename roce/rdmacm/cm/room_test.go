@@ -115,7 +115,8 @@ func TestRoomOfSilentPeers(t *testing.T) {
 	}
 	var b [mad.Bytes]byte
 	require.NoError(t, encode(&b, mad.AttrMRA, 1, &mad.MRA{
-		LocalCommID: conns[0].remoteID, RemoteCommID: conns[0].localID, Acknowledged: mad.SubjectREP, ServiceTimeout: 25,
+		LocalCommID: conns[0].remoteID, RemoteCommID: conns[0].localID, Acknowledged: mad.SubjectREP,
+		ServiceTimeout: 25,
 	}))
 	f.a.HandleMAD(f.now, conns[0].remote, f.addr, b[:])
 	require.Equal(t, MRARepRcvd, conns[0].State())

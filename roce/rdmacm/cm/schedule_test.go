@@ -47,7 +47,8 @@ func TestRetryInterval(t *testing.T) {
 			return err
 		},
 		func(r *rig) error {
-			_, err := r.n.Resolve(r.now, Lookup{Local: r.n.addr, Remote: r.pu.addr, Service: sidrService, Tries: 4, RetryNs: 100e6}, nil)
+			_, err := r.n.Resolve(r.now,
+				Lookup{Local: r.n.addr, Remote: r.pu.addr, Service: sidrService, Tries: 4, RetryNs: 100e6}, nil)
 			return err
 		},
 	} {

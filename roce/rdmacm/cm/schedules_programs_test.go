@@ -64,7 +64,8 @@ func programs() []*program {
 	var all []*program
 	// Budgets: lost, duplicated, overtaken, early, slow.
 	none, least := mishaps{}, mishaps{1, 0, 0, 0, 0}
-	small, one, two, three := mishaps{1, 0, 0, 1, 0}, mishaps{1, 0, 0, 1, 1}, mishaps{2, 1, 1, 1, 1}, mishaps{3, 1, 1, 2, 1}
+	small, one, two, three := mishaps{1, 0, 0, 1, 0}, mishaps{1, 0, 0, 1, 1}, mishaps{2, 1, 1, 1, 1},
+		mishaps{3, 1, 1, 2, 1}
 	add := func(name string, a, b script, change func(*program), fs ...mishaps) {
 		for i, f := range fs {
 			p := &program{name: fmt.Sprintf("%s %v", name, f), ends: [2]script{a, b}, faults: f, tries: 2}
@@ -79,7 +80,8 @@ func programs() []*program {
 	server := func(request, up string) script { return script{listens: atOnce, request: request, up: up} }
 
 	add("connect", client("y", ""), server("a", ""), nil, small, two, three)
-	add("connect, data before RTU", client("y", ""), server("a", ""), func(p *program) { p.data = true }, small, two, three)
+	add("connect, data before RTU", client("y", ""), server("a", ""), func(p *program) { p.data = true },
+		small, two, three)
 	add("refuse", client("y", ""), server("r", ""), nil, one, two, three)
 	add("connect, a closes", client("y", "c"), server("a", ""), nil, small, two, three)
 	add("connect, b closes", client("y", ""), server("a", "c"), nil, small, two, three)
@@ -87,14 +89,17 @@ func programs() []*program {
 	add("whatever they choose", client("yrd", "cd"), server("ard", "cd"), nil, least, one, two)
 
 	// Patience.
-	add("slow applications", client("y", "c"), server("a", ""), func(p *program) { p.holdNs = 4e9 }, mishaps{0, 0, 0, 0, 3}, mishaps{1, 0, 0, 1, 4}, mishaps{1, 1, 1, 1, 6})
-	add("slow, and refuse", client("r", ""), server("ar", ""), func(p *program) { p.holdNs = 4e9 }, mishaps{0, 0, 0, 0, 3}, mishaps{1, 0, 0, 1, 4}, mishaps{1, 1, 1, 1, 6})
+	add("slow applications", client("y", "c"), server("a", ""), func(p *program) { p.holdNs = 4e9 },
+		mishaps{0, 0, 0, 0, 3}, mishaps{1, 0, 0, 1, 4}, mishaps{1, 1, 1, 1, 6})
+	add("slow, and refuse", client("r", ""), server("ar", ""), func(p *program) { p.holdNs = 4e9 },
+		mishaps{0, 0, 0, 0, 3}, mishaps{1, 0, 0, 1, 4}, mishaps{1, 1, 1, 1, 6})
 
 	// Nobody listens, or not yet, or no more.
 	add("nobody listens", client("y", ""), script{}, nil, one, two)
 	late := script{listens: later, request: "a"}
 	add("listens late", client("y", "c"), late, nil, least, small, two)
-	add("listens late, and is waited for", client("y", "c"), late, func(p *program) { p.listenNs = 50e6 }, mishaps{0, 0, 0, 1, 1}, mishaps{1, 1, 1, 1, 3})
+	add("listens late, and is waited for", client("y", "c"), late, func(p *program) { p.listenNs = 50e6 },
+		mishaps{0, 0, 0, 1, 1}, mishaps{1, 1, 1, 1, 3})
 	queue := script{listens: atOnce, takes: true, request: "ar"}
 	add("takes requests when it likes", client("y", "c"), queue, nil, least, small, two)
 	queue.unlistens = true
@@ -118,11 +123,14 @@ func programs() []*program {
 		name string
 		when serial
 		ids  uint32
-	}{{"when it is over", whenOver, 0}, {"after TIMEWAIT", whenGone, 0}, {"when it is over, few IDs", whenOver, 2}, {"after TIMEWAIT, few IDs", whenGone, 2}} {
+	}{{"when it is over", whenOver, 0}, {"after TIMEWAIT", whenGone, 0},
+		{"when it is over, few IDs", whenOver, 2}, {"after TIMEWAIT, few IDs", whenGone, 2}} {
 		again := script{asks: 2, reply: "y", up: "c", sameQPN: true, serial: s.when, ids: s.ids}
-		add("a connects again "+s.name, again, server("a", ""), nil, mishaps{1, 0, 0, 0, 1}, mishaps{1, 0, 0, 1, 1}, mishaps{1, 1, 1, 1, 1})
+		add("a connects again "+s.name, again, server("a", ""), nil, mishaps{1, 0, 0, 0, 1},
+			mishaps{1, 0, 0, 1, 1}, mishaps{1, 1, 1, 1, 1})
 	}
-	add("a connects again, b closes", script{asks: 2, reply: "y", sameQPN: true, serial: whenOver}, server("a", "c"), nil, mishaps{1, 0, 0, 0, 1}, mishaps{1, 0, 0, 1, 1}, mishaps{1, 1, 1, 1, 1})
+	add("a connects again, b closes", script{asks: 2, reply: "y", sameQPN: true, serial: whenOver},
+		server("a", "c"), nil, mishaps{1, 0, 0, 0, 1}, mishaps{1, 0, 0, 1, 1}, mishaps{1, 1, 1, 1, 1})
 	add("a connects twice", script{asks: 2, reply: "y", up: "c"}, server("a", ""), nil, none, mishaps{1, 0, 0, 1, 0})
 
 	// A peer that forgot.
@@ -137,7 +145,8 @@ func programs() []*program {
 		forgets := dies(script{asks: 2, reply: "y", sameQPN: true, ids: 2, sameGUID: same, serial: whenOver})
 		name := map[bool]string{false: "a dies and connects again", true: "a dies and connects again, one GUID"}[same]
 		add(name, forgets, server("a", ""), nil, none, mishaps{1, 0, 0, 1, 0}, mishaps{1, 1, 0, 1, 1})
-		add(name+", and is looked after", forgets, server("a", ""), look, none, mishaps{1, 0, 0, 1, 0}, mishaps{1, 1, 0, 1, 1})
+		add(name+", and is looked after", forgets, server("a", ""), look, none, mishaps{1, 0, 0, 1, 0},
+			mishaps{1, 1, 0, 1, 1})
 	}
 
 	// Lookups.
@@ -145,7 +154,8 @@ func programs() []*program {
 	add("lookup", client("", ""), server("a", ""), lookup, one, two, three)
 	add("lookup, whatever it chooses", client("", ""), server("ard", ""), lookup, one, two, three)
 	add("lookup, nobody listens", client("", ""), script{}, lookup, one, two)
-	add("lookup, and is waited for", client("", ""), late, func(p *program) { p.lookup, p.listenNs = true, 50e6 }, mishaps{0, 0, 0, 1, 1}, mishaps{1, 1, 1, 1, 3})
+	add("lookup, and is waited for", client("", ""), late, func(p *program) { p.lookup, p.listenNs = true, 50e6 },
+		mishaps{0, 0, 0, 1, 1}, mishaps{1, 1, 1, 1, 3})
 	add("lookup, stops to listen", client("", ""), queue, lookup, one, two)
 	add("lookup, destroyed at any time", goes(client("", "")), goes(server("a", "")), lookup, one, two)
 	add("two lookups with one ID", script{asks: 2, serial: whenOver, ids: 1}, server("a", ""), lookup, none, one, two)

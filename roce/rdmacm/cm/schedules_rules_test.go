@@ -12,8 +12,8 @@ import (
 
 // letters stand for events.
 var letters = map[EventType]string{
-	EventRequest: "Q", EventReply: "P", EventEstablished: "E", EventRejected: "R", EventUnreachable: "U", EventDisconnected: "D",
-	EventTimewaitExit: "T", EventResolved: "S",
+	EventRequest: "Q", EventReply: "P", EventEstablished: "E", EventRejected: "R", EventUnreachable: "U",
+	EventDisconnected: "D", EventTimewaitExit: "T", EventResolved: "S",
 }
 
 // mayFollow are the events that may come next.
@@ -123,7 +123,8 @@ func (w *twoEnds) believe(r *record, e *Event) error {
 		case !r.passive && e.Reason == mad.RejectInvalidServiceID && !listening:
 		case !r.passive && e.Reason == mad.RejectConsumer && w.ends[1-r.end].closed: // it waited in the queue
 		case e.Reason == mad.RejectStaleConnection && w.mayBeStale(r):
-		case r.passive && e.Reason == mad.RejectInvalidCommID && some(func(o *record) bool { return !paired(o, r) }): // an old REQ that came late
+		case r.passive && e.Reason == mad.RejectInvalidCommID && some(func(o *record) bool { return !paired(o, r) }):
+			// An old REQ that came late.
 		default:
 			return fmt.Errorf("%c: %q is rejected with %v, and nobody did that", who, r.key, e.Reason)
 		}

@@ -14,7 +14,8 @@ import (
 var (
 	everyFlag  = flag.Bool("every", false, "TestEverySchedule: all programs, for many minutes")
 	tableFlag  = flag.String("table", "", "TestEverySchedule: file to write the table of what was covered to")
-	statesFlag = flag.Int("states", 0, "TestEverySchedule: most states of a program, whose search is then not complete; 0 for no bound")
+	statesFlag = flag.Int("states", 0,
+		"TestEverySchedule: most states of a program, whose search is then not complete; 0 for no bound")
 )
 
 // TestEverySchedule plays small programs of two communication managers under every schedule. The
@@ -46,7 +47,8 @@ func TestEverySchedule(t *testing.T) {
 				t.Fatal(v)
 			}
 			t.Log(c)
-			rows = append(rows, fmt.Sprintf("| %s | %s | %s", strings.TrimSuffix(p.name, " "+p.faults.String()), p.faults, c.Row()))
+			rows = append(rows,
+				fmt.Sprintf("| %s | %s | %s", strings.TrimSuffix(p.name, " "+p.faults.String()), p.faults, c.Row()))
 			sum.Add(c)
 		})
 		if *tableFlag == "" || t.Failed() {

@@ -49,8 +49,8 @@ const (
 
 func (s step) String() string {
 	name := [...]string{
-		"deliver to", "lose to", "duplicate to", "timer of", "connect", "resolve", "listen", "close the listener of", "take a request", "answer of",
-		"destroy by", "data to", "death of",
+		"deliver to", "lose to", "duplicate to", "timer of", "connect", "resolve", "listen",
+		"close the listener of", "take a request", "answer of", "destroy by", "data to", "death of",
 	}[s.kind]
 	t := fmt.Sprintf("%s %c", name, 'a'+s.end)
 	if s.choice != 0 {
@@ -142,7 +142,8 @@ const schedStart = 1000e9 // moments that were never set are long ago
 func newTwoEnds(p *program, log io.Writer) *twoEnds {
 	w := &twoEnds{p: p, now: schedStart, began: schedStart, left: p.faults, log: log}
 	for i := range w.ends {
-		e := &schedEnd{addr: netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), script: p.ends[i], numbers: &fewIDs{end: uint32(i), few: p.ends[i].ids}}
+		e := &schedEnd{addr: netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), script: p.ends[i],
+			numbers: &fewIDs{end: uint32(i), few: p.ends[i].ids}}
 		w.ends[i] = e
 		w.begin(e)
 	}
@@ -273,7 +274,8 @@ func (w *twoEnds) Actions() (acts []step, over bool) {
 func (w *twoEnds) mayAsk(end int) bool {
 	e := w.ends[end]
 	for _, r := range w.conns {
-		if r.end == end && !r.passive && !r.dead && (e.script.serial == whenOver && !r.over() || e.script.serial == whenGone && !r.c.gone) {
+		if r.end == end && !r.passive && !r.dead &&
+			(e.script.serial == whenOver && !r.over() || e.script.serial == whenGone && !r.c.gone) {
 			return false
 		}
 	}
@@ -422,7 +424,8 @@ func (w *twoEnds) Do(s step) error {
 // pending reports whether an application has something to do.
 func (w *twoEnds) pending() bool {
 	for i, e := range w.ends {
-		if e.asked < e.script.asks && w.mayAsk(i) || e.script.listens == later && e.listener == nil && !e.closed || e.script.takes && e.listener != nil && e.listener.Takeable() {
+		if e.asked < e.script.asks && w.mayAsk(i) || e.script.listens == later && e.listener == nil && !e.closed ||
+			e.script.takes && e.listener != nil && e.listener.Takeable() {
 			return true
 		}
 	}
@@ -447,10 +450,12 @@ func (w *twoEnds) ask(end int) error {
 	r := &record{end: end, key: key}
 	var err error
 	if w.p.lookup {
-		r.c, err = e.Resolve(w.now, Lookup{Local: e.addr, Remote: to.addr, Service: w.service(), Private: private, ListenNs: w.p.listenNs}, nil)
+		r.c, err = e.Resolve(w.now,
+			Lookup{Local: e.addr, Remote: to.addr, Service: w.service(), Private: private, ListenNs: w.p.listenNs}, nil)
 	} else {
 		r.c, err = e.Connect(w.now, Request{
-			Local: e.addr, Remote: to.addr, Service: w.service(), QPN: qpn, MTU: ib.MTU1024, AckTimeout: 14, Private: private, ListenNs: w.p.listenNs,
+			Local: e.addr, Remote: to.addr, Service: w.service(), QPN: qpn, MTU: ib.MTU1024, AckTimeout: 14,
+			Private: private, ListenNs: w.p.listenNs,
 		}, nil)
 	}
 	if err != nil {
@@ -530,8 +535,9 @@ var schedRules = schedules.Rules{
 	},
 	Times: map[string]int64{
 		"Agent.clock": 10e9, "looks.at": 0,
-		"Conn.retryAt": 0, "Conn.repNs": patienceNs, "Conn.endNs": 0, "Conn.holdNs": 0, "Conn.listenEndNs": 0, "Conn.askedNs": DefaultRetryNs, "Conn.deadline": 0,
-		"peerNode.askedNs": suspectNs, "peerNode.heardNs": 10e9, "peerNode.returnedAt": returnedNs,
+		"Conn.retryAt": 0, "Conn.repNs": patienceNs, "Conn.endNs": 0, "Conn.holdNs": 0, "Conn.listenEndNs": 0,
+		"Conn.askedNs": DefaultRetryNs, "Conn.deadline": 0, "peerNode.askedNs": suspectNs,
+		"peerNode.heardNs": 10e9, "peerNode.returnedAt": returnedNs,
 	},
 	When: map[string]func(reflect.Value) bool{
 		"Conn.deadline": func(c reflect.Value) bool { return c.FieldByName("heapIndex").Int() >= 0 },

@@ -18,7 +18,8 @@ func TestSlotOfCommIDs(t *testing.T) {
 	a, err := New(Config{Addrs: []netip.Addr{local}, Rand: rand.NewChaCha8([32]byte{1}), Slot: slot})
 	require.NoError(t, err)
 	for range 100 {
-		c, err := a.Connect(0, Request{Local: local, Remote: remote, Service: mad.NewServiceID(mad.PortSpaceTCP, 1), Transport: mad.TransportRC, QPN: 17, MTU: ib.MTU1024}, nil)
+		c, err := a.Connect(0, Request{Local: local, Remote: remote, Service: mad.NewServiceID(mad.PortSpaceTCP, 1),
+			Transport: mad.TransportRC, QPN: 17, MTU: ib.MTU1024}, nil)
 		require.NoError(t, err)
 		require.True(t, slot.HasCommID(uint32(c.localID)))
 		_, err = a.Resolve(0, Lookup{Local: local, Remote: remote, Service: mad.NewServiceID(mad.PortSpaceUDP, 1)}, nil)

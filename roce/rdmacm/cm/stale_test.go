@@ -31,7 +31,8 @@ func TestForgedStaleREQ(t *testing.T) {
 		const forged = 1000
 		for i := range forged {
 			m := mad.REQ{
-				LocalCommID: mad.CommID(0x1000 + i), ServiceID: service, CAGUID: peer.guid, QPN: vconn.remoteQPN, PKey: 0xFFFF, Private: make([]byte, mad.REQPrivateBytes),
+				LocalCommID: mad.CommID(0x1000 + i), ServiceID: service, CAGUID: peer.guid,
+				QPN: vconn.remoteQPN, PKey: 0xFFFF, Private: make([]byte, mad.REQPrivateBytes),
 			}
 			var b [mad.Bytes]byte
 			require.NoError(t, encode(&b, mad.AttrREQ, 99, &m))
@@ -111,7 +112,8 @@ func TestREJWithoutOurID(t *testing.T) {
 	r := newRig(t)
 	r.reach(RepSent)
 	r.in(mad.AttrRTU, &mad.RTU{LocalCommID: r.id, RemoteCommID: r.local()})
-	m := mad.REJ{LocalCommID: r.id, Rejected: mad.SubjectOther, Reason: mad.RejectTimeout, Info: []byte{7: byte(r.pu.guid)}, InfoLen: 8}
+	m := mad.REJ{LocalCommID: r.id, Rejected: mad.SubjectOther, Reason: mad.RejectTimeout,
+		Info: []byte{7: byte(r.pu.guid)}, InfoLen: 8}
 	require.Empty(t, r.in(mad.AttrREJ, &m))
 	require.Equal(t, Established, r.c.State())
 }

@@ -59,10 +59,11 @@ type Counts struct {
 // Counts returns how much the agent holds.
 func (a *Agent) Counts() Counts {
 	c := Counts{
-		Conns: a.conns, HalfOpen: a.halfOpen.len, HalfBytes: a.halfOpenUse, Timewait: a.timewait.len, Listeners: a.numListeners,
-		Waiting: a.waiting,
+		Conns: a.conns, HalfOpen: a.halfOpen.len, HalfBytes: a.halfOpenUse, Timewait: a.timewait.len,
+		Listeners: a.numListeners, Waiting: a.waiting,
 	}
-	c.Tables = len(a.looks.nodes) + len(a.byID) + len(a.byRemote) + len(a.byQPN) + len(a.sidr) + len(a.peers) + len(a.timers) + len(a.tx) + len(a.events) + len(a.offers) + len(a.blocked)
+	c.Tables = len(a.looks.nodes) + len(a.byID) + len(a.byRemote) + len(a.byQPN) + len(a.sidr) +
+		len(a.peers) + len(a.timers) + len(a.tx) + len(a.events) + len(a.offers) + len(a.blocked)
 	return c
 }
 

@@ -132,10 +132,9 @@ func closeLater(w *world, c *Conn) {
 	})
 }
 
-// TestPeerVanishes cuts a node off after each datagram, in each scenario: the
-// other one gives up in bounded time, and nothing is left of it. (A connection
-// that was established and then used by nobody is found out by nobody; so the end that is left
-// closes after a while.)
+// TestPeerVanishes cuts a node off after each datagram, in each scenario: the other one gives up in
+// bounded time, and nothing is left of it. (A connection that was established and then used by
+// nobody is found out by nobody; so the end that is left closes after a while.)
 func TestPeerVanishes(t *testing.T) {
 	for _, sc := range scenarios {
 		for cut := 1; cut < 12; cut++ {
@@ -222,9 +221,8 @@ func TestTenThousand(t *testing.T) {
 	require.Zero(t, cap(s.tx)+cap(s.events), "queues hold on to memory")
 }
 
-// TestHalfOpenFlood: peers that never answer a REP send REQs far faster than
-// honest ones, from many addresses. The bound holds, and all honest clients
-// get in.
+// TestHalfOpenFlood: peers that never answer a REP send REQs far faster than honest ones, from many
+// addresses. The bound holds, and all honest clients get in.
 func TestHalfOpenFlood(t *testing.T) {
 	const limit, honest = 256, 200
 	w := newWorld(t, 5)
@@ -248,8 +246,8 @@ func TestHalfOpenFlood(t *testing.T) {
 		from := &node{w: w, addr: netipFrom(src), guid: mad.GUID(w.rng.Uint64())}
 		r := from.request(s, "flood")
 		m := mad.REQ{
-			LocalCommID: mad.CommID(w.rng.Uint32() | 1), ServiceID: service, CAGUID: from.guid, QPN: from.qpn(), MTU: ib.MTU1024,
-			PKey: ib.PKeyDefault, Private: r.Private,
+			LocalCommID: mad.CommID(w.rng.Uint32() | 1), ServiceID: service, CAGUID: from.guid,
+			QPN: from.qpn(), MTU: ib.MTU1024, PKey: ib.PKeyDefault, Private: r.Private,
 			Primary: mad.Path{LocalGID: ib.GIDFromAddr(from.addr), RemoteGID: ib.GIDFromAddr(s.addr)},
 		}
 		require.NoError(t, encode(&b, mad.AttrREQ, mad.TID(w.rng.Uint64()), &m))
@@ -278,7 +276,8 @@ func TestHalfOpenFlood(t *testing.T) {
 	}
 	require.Equal(t, honest, up)
 	require.LessOrEqual(t, peak, limit+1)
-	t.Logf("half open at most %d, waiting at most %d, evicted %d, dropped %d", peak, waiting, s.stats.Evicted, s.stats.DropBacklog)
+	t.Logf("half open at most %d, waiting at most %d, evicted %d, dropped %d", peak, waiting, s.stats.Evicted,
+		s.stats.DropBacklog)
 	require.NotZero(t, s.stats.Evicted)
 	for _, x := range s.byID {
 		x.Destroy(w.now)
@@ -290,8 +289,7 @@ func TestHalfOpenFlood(t *testing.T) {
 	w.checkEmpty()
 }
 
-// TestFloodOfOne: a single address floods. Its own bound stops it, and nobody
-// else notices.
+// TestFloodOfOne: a single address floods. Its own bound stops it, and nobody else notices.
 func TestFloodOfOne(t *testing.T) {
 	w := newWorld(t, 6)
 	s := w.node(2, Limits{PerPeer: 16})

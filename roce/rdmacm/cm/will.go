@@ -41,7 +41,9 @@ func (a *Agent) Tell(w *Will) {
 	id, err := a.newID()
 	r, e := a.random()
 	if err != nil || e != nil || len(a.told) >= maxTold ||
-		a.send(w.Src, w.Dst, mad.AttrDREQ, mad.TID(r), &mad.DREQ{LocalCommID: id, RemoteCommID: w.RemoteID, RemoteQPN: mad.NobodysQPN}) != nil {
+		a.send(w.Src, w.Dst, mad.AttrDREQ, mad.TID(r), &mad.DREQ{
+			LocalCommID: id, RemoteCommID: w.RemoteID, RemoteQPN: mad.NobodysQPN,
+		}) != nil {
 		return
 	}
 	if a.told == nil {
@@ -91,7 +93,8 @@ func (c *Conn) updateWill() {
 		c.revokeWill()
 	case c.a.keepWills && !c.willed:
 		c.willed = true
-		w := Will{ID: c.localID, Live: true, RemoteID: c.remoteID, RemoteQPN: c.remoteQPN, Packet: Packet{Src: c.local, Dst: c.remote}}
+		w := Will{ID: c.localID, Live: true, RemoteID: c.remoteID, RemoteQPN: c.remoteQPN,
+			Packet: Packet{Src: c.local, Dst: c.remote}}
 		// Nothing waits for the answer, so the transaction ID need not be hard to guess. Encoding
 		// cannot fail without private data.
 		_ = encode(&w.Data, mad.AttrDREQ, mad.TID(c.localID)<<32|mad.TID(c.remoteID), c.dreq(nil))

@@ -107,7 +107,8 @@ func TestTell(t *testing.T) {
 		}, Timewait},
 		"of another connection": {false, func(_ *world, s *node, will *Will) {
 			for _, change := range []func(*Will){
-				func(w *Will) { w.ID++ }, func(w *Will) { w.RemoteID++ }, func(w *Will) { w.RemoteQPN++ }, func(w *Will) { w.Src = netip.MustParseAddr("10.9.9.9") },
+				func(w *Will) { w.ID++ }, func(w *Will) { w.RemoteID++ }, func(w *Will) { w.RemoteQPN++ },
+				func(w *Will) { w.Src = netip.MustParseAddr("10.9.9.9") },
 			} {
 				forged := *will
 				change(&forged)

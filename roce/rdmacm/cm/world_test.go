@@ -13,8 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// world is a network of agents in virtual time. What happens depends on the
-// seed alone.
+// world is a network of agents in virtual time. What happens depends on the seed alone.
 type world struct {
 	t     testing.TB
 	now   int64
@@ -90,7 +89,9 @@ func (s source) Read(b []byte) (int, error) {
 func (w *world) node(last byte, limits Limits) *node {
 	n := &node{w: w, addr: netip.AddrFrom4([4]byte{10, 0, 0, last}), guid: mad.GUID(w.rng.Uint64())}
 	var err error
-	n.Agent, err = New(Config{GUID: n.guid, Addrs: []netip.Addr{n.addr}, Rand: source{w.rng}, Limits: limits, MTU: ib.MTU4096})
+	n.Agent, err = New(Config{
+		GUID: n.guid, Addrs: []netip.Addr{n.addr}, Rand: source{w.rng}, Limits: limits, MTU: ib.MTU4096,
+	})
 	require.NoError(w.t, err)
 	n.app = func(*Event) {}
 	w.nodes[n.addr] = n
@@ -200,8 +201,9 @@ func (w *world) runFor(ns int64) {
 // request is a good REQ towards to.
 func (n *node) request(to *node, private string) Request {
 	return Request{
-		Local: n.addr, Remote: to.addr, Service: service, QPN: n.qpn(), StartingPSN: ib.PSN(n.w.rng.Uint32() & ib.PSNMask),
-		ResponderResources: 4, InitiatorDepth: 4, RetryCount: 7, RNRRetryCount: 7, MTU: ib.MTU1024, AckTimeout: 14,
+		Local: n.addr, Remote: to.addr, Service: service, QPN: n.qpn(),
+		StartingPSN: ib.PSN(n.w.rng.Uint32() & ib.PSNMask), ResponderResources: 4, InitiatorDepth: 4,
+		RetryCount: 7, RNRRetryCount: 7, MTU: ib.MTU1024, AckTimeout: 14,
 		HopLimit: 64, Private: n.private(to, 4660, private),
 	}
 }
@@ -286,7 +288,8 @@ func (n *node) serve(delay int64, opts ...func(c *Conn, e *Event)) *Listener {
 }
 
 func (n *node) accept(private string) Accept {
-	return Accept{QPN: n.qpn(), StartingPSN: 1, ResponderResources: 4, InitiatorDepth: 4, RNRRetryCount: 7, Private: []byte(private)}
+	return Accept{QPN: n.qpn(), StartingPSN: 1, ResponderResources: 4, InitiatorDepth: 4, RNRRetryCount: 7,
+		Private: []byte(private)}
 }
 
 // client makes n answer replies at once.

@@ -40,7 +40,8 @@ func cacheMain(ctx context.Context, args []string) error {
 	case *client != "":
 		return cacheClient(ctx, *client, *way, *keys, *bytes, *seconds)
 	}
-	fmt.Printf("%d clients, %d entries of %d bytes, each client one GET at a time, median of %d rounds of %g s.\n\n", *clients, *keys, *bytes, *rounds, *seconds)
+	fmt.Printf("%d clients, %d entries of %d bytes, each client one GET at a time, median of %d rounds of %g s.\n\n",
+		*clients, *keys, *bytes, *rounds, *seconds)
 	fmt.Println("| GET by | GETs/s | p50 us | p99 us | CPU us of the server's process a GET | calls of the server's program | CPU us of all a GET |\n|---|---|---|---|---|---|---|")
 	results := map[string][]cacheResult{}
 	for range *rounds {
@@ -60,8 +61,10 @@ func cacheMain(ctx context.Context, args []string) error {
 			}
 			return median(all)
 		}
-		fmt.Printf("| %s | %.0f | %.0f | %.0f | %.1f | %.0f | %.1f |\n", way, of(func(r cacheResult) float64 { return r.Rate }), of(func(r cacheResult) float64 { return r.P50 }),
-			of(func(r cacheResult) float64 { return r.P99 }), of(func(r cacheResult) float64 { return r.Server }), of(func(r cacheResult) float64 { return float64(r.Calls) }),
+		fmt.Printf("| %s | %.0f | %.0f | %.0f | %.1f | %.0f | %.1f |\n", way,
+			of(func(r cacheResult) float64 { return r.Rate }), of(func(r cacheResult) float64 { return r.P50 }),
+			of(func(r cacheResult) float64 { return r.P99 }), of(func(r cacheResult) float64 { return r.Server }),
+			of(func(r cacheResult) float64 { return float64(r.Calls) }),
 			of(func(r cacheResult) float64 { return r.All }))
 	}
 	return nil
@@ -158,12 +161,14 @@ const (
 )
 
 // cacheMeasure runs a server and its clients once. Percentiles are the median client's.
-func cacheMeasure(ctx context.Context, way string, clients, keys, bytes int, seconds float64) (r cacheResult, err error) {
+func cacheMeasure(ctx context.Context, way string, clients, keys, bytes int,
+	seconds float64) (r cacheResult, err error) {
 	addrs, err := freePorts(1)
 	if err != nil {
 		return r, err
 	}
-	server, in, out, err := startPiped(ctx, "cache", "-serve", addrs[0], "-keys", fmt.Sprint(keys), "-bytes", fmt.Sprint(bytes))
+	server, in, out, err := startPiped(ctx, "cache", "-serve", addrs[0], "-keys", fmt.Sprint(keys), "-bytes",
+		fmt.Sprint(bytes))
 	if err != nil {
 		return r, err
 	}
@@ -175,7 +180,8 @@ func cacheMeasure(ctx context.Context, way string, clients, keys, bytes int, sec
 	before := cpuOfProcess(server.cmd.Process.Pid)
 	var all []*child
 	for range clients {
-		c, err := start(ctx, "cache", "-client", addrs[0], "-way", way, "-keys", fmt.Sprint(keys), "-bytes", fmt.Sprint(bytes), "-seconds", fmt.Sprint(seconds))
+		c, err := start(ctx, "cache", "-client", addrs[0], "-way", way, "-keys", fmt.Sprint(keys), "-bytes",
+			fmt.Sprint(bytes), "-seconds", fmt.Sprint(seconds))
 		if err != nil {
 			return r, err
 		}

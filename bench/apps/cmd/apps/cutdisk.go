@@ -27,7 +27,8 @@ func openCutDisk(name string, blocks int) (store.Disk, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &cutDisk{memory: bytes.Clone(mapped.Bytes()), lasts: bytes.Clone(mapped.Bytes()), turn: make(chan struct{}, 1), end: make(chan struct{})}
+	d := &cutDisk{memory: bytes.Clone(mapped.Bytes()), lasts: bytes.Clone(mapped.Bytes()),
+		turn: make(chan struct{}, 1), end: make(chan struct{})}
 	if err := mapped.Close(); err != nil {
 		return nil, err
 	}

@@ -19,10 +19,12 @@ func flowsMain(ctx context.Context, args []string) error {
 	fs.Float64Var(&f.Load, "load", 0.7, "of each host's cable")
 	fs.DurationVar(&f.For, "for", 5*time.Millisecond, "how long flows begin, in virtual time")
 	fs.IntVar(&f.QueueBytes, "queue", 240_000, "bytes that a port of a switch has room for")
-	fs.IntVar(&f.Window, "window", 110, "packets that a queue pair has on its way at most: 120 kB are the bandwidth times the delay")
+	fs.IntVar(&f.Window, "window", 110,
+		"packets that a queue pair has on its way at most: 120 kB are the bandwidth times the delay")
 	fs.Uint64Var(&f.Seed, "seed", 1, "of everything")
 	controls := fs.String("cc", "none,delay,dcqcn-paper", "congestion controls; with dcqcn switches mark")
-	pfc := fs.Bool("pfc", false, "switches pause in place of dropping, when what came over one cable takes as much as the queue, without the way there and back")
+	pfc := fs.Bool("pfc", false,
+		"switches pause in place of dropping, when what came over one cable takes as much as the queue, without the way there and back")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -52,9 +54,13 @@ func flowsMain(ctx context.Context, args []string) error {
 			if err != nil {
 				return err
 			}
-			fmt.Printf("| %s | %s | %s | %d | %.2f | %.1f | %v | %v | %v | %d | %.2f %% | %.2f %% | %d | %v |\n", map[bool]string{false: "selective", true: "go-back-N"}[f.GoBackN],
-				map[bool]string{false: "drop", true: "pause"}[*pfc], name, len(r.Times), scale.Mean(r.Slowdowns), scale.Percentile(r.Slowdowns, 0.99), micros(scale.Mean(r.Times)), micros(scale.Percentile(r.Times, 0.99)), micros(scale.Percentile(r.Small, 0.99)),
-				r.Sent, 100*float64(r.Again)/float64(r.Sent), 100*float64(r.Dropped)/float64(r.Sent), r.Pauses, r.Wall.Round(100*time.Millisecond))
+			fmt.Printf("| %s | %s | %s | %d | %.2f | %.1f | %v | %v | %v | %d | %.2f %% | %.2f %% | %d | %v |\n",
+				map[bool]string{false: "selective", true: "go-back-N"}[f.GoBackN],
+				map[bool]string{false: "drop", true: "pause"}[*pfc], name, len(r.Times),
+				scale.Mean(r.Slowdowns), scale.Percentile(r.Slowdowns, 0.99), micros(scale.Mean(r.Times)),
+				micros(scale.Percentile(r.Times, 0.99)), micros(scale.Percentile(r.Small, 0.99)),
+				r.Sent, 100*float64(r.Again)/float64(r.Sent), 100*float64(r.Dropped)/float64(r.Sent),
+				r.Pauses, r.Wall.Round(100*time.Millisecond))
 		}
 	}
 	return nil

@@ -57,9 +57,11 @@ func logsMain(ctx context.Context, args []string) error {
 					return err
 				}
 				cpu := ownCPU() - before
-				fmt.Printf("| %d | %d | %d | %g | %.0f | %.1fµs | %.1fµs | %.1fµs | %.2f | %.2f | %.3f | %d | %d | %v | %.1f |\n", l.Hosts, r.Groups, l.Members, l.Cross,
-					float64(len(r.Commits))/l.For.Seconds(), float64(r.Ideal)/1e3, float64(scale.Percentile(r.Commits, 0.5))/1e3, float64(scale.Percentile(r.Commits, 0.999))/1e3,
-					scale.Percentile(r.Slowdowns, 0.5), scale.Percentile(r.Slowdowns, 0.999), r.Jain, r.Packets, r.Dropped,
+				fmt.Printf("| %d | %d | %d | %g | %.0f | %.1fµs | %.1fµs | %.1fµs | %.2f | %.2f | %.3f | %d | %d | %v | %.1f |\n",
+					l.Hosts, r.Groups, l.Members, l.Cross, float64(len(r.Commits))/l.For.Seconds(),
+					float64(r.Ideal)/1e3, float64(scale.Percentile(r.Commits, 0.5))/1e3,
+					float64(scale.Percentile(r.Commits, 0.999))/1e3, scale.Percentile(r.Slowdowns, 0.5),
+					scale.Percentile(r.Slowdowns, 0.999), r.Jain, r.Packets, r.Dropped,
 					r.Wall.Round(100*time.Millisecond), float64(cpu.Microseconds())/float64(r.Packets))
 			}
 		}

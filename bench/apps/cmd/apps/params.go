@@ -49,8 +49,8 @@ func paramsMain(ctx context.Context, args []string) error {
 }
 
 func paramsStart(ctx context.Context, net string, servers, workers, staleness, bytes, calls int) ([]*child, error) {
-	return startGroup(ctx, servers+workers, "params", "-net", net, "-servers", fmt.Sprint(servers), "-staleness", fmt.Sprint(staleness),
-		"-bytes", fmt.Sprint(bytes), "-calls", fmt.Sprint(calls))
+	return startGroup(ctx, servers+workers, "params", "-net", net, "-servers", fmt.Sprint(servers),
+		"-staleness", fmt.Sprint(staleness), "-bytes", fmt.Sprint(bytes), "-calls", fmt.Sprint(calls))
 }
 
 // paramsMember is one process of a group. The first worker prints p50 and p99 of a step, in

@@ -33,8 +33,10 @@ func raftMain(ctx context.Context, args []string) error {
 	bytes := f.Int("bytes", 128, "size of an entry")
 	seconds := f.Float64("seconds", 2, "how long to measure")
 	rounds := f.Int("rounds", 3, "how often, the transports in turn; the median counts")
-	kill := f.Int("kill", 0, "in place of measuring: so many times kill -9 or stop a server, mostly the leader, while clients go on; the history is checked")
-	nets := f.String("nets", strings.Join(raftNets, ","), "transports: roce (WRITE with immediate), rsocket (raft's NetworkTransport on streams), tcp")
+	kill := f.Int("kill", 0,
+		"in place of measuring: so many times kill -9 or stop a server, mostly the leader, while clients go on; the history is checked")
+	nets := f.String("nets", strings.Join(raftNets, ","),
+		"transports: roce (WRITE with immediate), rsocket (raft's NetworkTransport on streams), tcp")
 	node := f.Int("node", -1, "be this server (of -addrs), which is told by its standard input what to do")
 	addrs := f.String("addrs", "", "the servers' addresses, with commas")
 	dir := f.String("dir", "", "where this server keeps its log; none is in memory")
@@ -52,7 +54,9 @@ func raftMain(ctx context.Context, args []string) error {
 		}
 		return nil
 	}
-	fmt.Printf("Raft of %d servers on one machine, logs in memory, entries of %d bytes, median of %d rounds of %g s.\n\n", *nodes, *bytes, *rounds, *seconds)
+	fmt.Printf(
+		"Raft of %d servers on one machine, logs in memory, entries of %d bytes, median of %d rounds of %g s.\n\n",
+		*nodes, *bytes, *rounds, *seconds)
 	fmt.Println("| transport | clients | commits/s | p50 us | p99 us | p99.9 us | CPU us a commit, all servers |\n|---|---|---|---|---|---|---|")
 	for _, clients := range []int{1, 16, 64} {
 		results := map[string][]raftResult{}
@@ -73,9 +77,10 @@ func raftMain(ctx context.Context, args []string) error {
 				}
 				return median(all)
 			}
-			fmt.Printf("| %s | %d | %.0f | %.0f | %.0f | %.0f | %.0f |\n", name, clients, of(func(r raftResult) float64 { return r.Rate }),
-				of(func(r raftResult) float64 { return r.P50 }), of(func(r raftResult) float64 { return r.P99 }),
-				of(func(r raftResult) float64 { return r.P999 }), of(func(r raftResult) float64 { return r.CPU }))
+			fmt.Printf("| %s | %d | %.0f | %.0f | %.0f | %.0f | %.0f |\n", name, clients,
+				of(func(r raftResult) float64 { return r.Rate }), of(func(r raftResult) float64 { return r.P50 }),
+				of(func(r raftResult) float64 { return r.P99 }), of(func(r raftResult) float64 { return r.P999 }),
+				of(func(r raftResult) float64 { return r.CPU }))
 		}
 	}
 	return nil
@@ -165,7 +170,8 @@ func raftNode(ctx context.Context, netName string, addrs []string, node int, dir
 	if node == 0 {
 		var conf raft.Configuration
 		for i, a := range addrs {
-			conf.Servers = append(conf.Servers, raft.Server{ID: raft.ServerID(fmt.Sprint(i)), Address: raft.ServerAddress(a)})
+			conf.Servers = append(conf.Servers,
+				raft.Server{ID: raft.ServerID(fmt.Sprint(i)), Address: raft.ServerAddress(a)})
 		}
 		if err := r.BootstrapCluster(conf).Error(); err != nil && !errors.Is(err, raft.ErrCantBootstrap) {
 			return err
@@ -196,7 +202,8 @@ func raftNode(ctx context.Context, netName string, addrs []string, node int, dir
 		f := r.Apply(q.Op.Encode(), time.Second)
 		go func() {
 			err := f.Error()
-			a := raftAnswer{ID: q.ID, Done: err == nil, Never: errors.Is(err, raft.ErrNotLeader) || errors.Is(err, raft.ErrEnqueueTimeout)}
+			a := raftAnswer{ID: q.ID, Done: err == nil,
+				Never: errors.Is(err, raft.ErrNotLeader) || errors.Is(err, raft.ErrEnqueueTimeout)}
 			if err == nil {
 				a.Value, _ = f.Response().(string)
 			}

@@ -66,7 +66,8 @@ func raftKill(ctx context.Context, name string, nodes, rounds int) error {
 		for id := range 3 {
 			clients.Go(func() {
 				for number := 0; clientsRun.Err() == nil; number++ {
-					op := kv.Op{Put: rand.N(2) == 0, Key: fmt.Sprintf("part %d, key %d", part, rand.N(10)), Value: fmt.Sprintf("%d of %d", number, id)}
+					op := kv.Op{Put: rand.N(2) == 0, Key: fmt.Sprintf("part %d, key %d", part, rand.N(10)),
+						Value: fmt.Sprintf("%d of %d", number, id)}
 					o := porcupine.Operation{ClientId: id, Input: op, Call: int64(time.Since(begin))}
 					s := get(rand.N(nodes))
 					for i := range nodes {

@@ -50,7 +50,8 @@ func reduceMain(ctx context.Context, args []string) error {
 	if *kill {
 		return reduceKill(ctx, *members, *topology)
 	}
-	fmt.Printf("All-reduce of float32, %s of %d processes on one machine, median of %d rounds of %g s.\n\n", *topology, *members, *rounds, *seconds)
+	fmt.Printf("All-reduce of float32, %s of %d processes on one machine, median of %d rounds of %g s.\n\n",
+		*topology, *members, *rounds, *seconds)
 	return besideTCP(ctx, *sizes, *rounds, *seconds, func(net string, bytes, calls int) ([]*child, error) {
 		return reduceStart(ctx, net, *members, *topology, bytes, calls)
 	})
@@ -117,12 +118,14 @@ func (c *groupCell) measure(net string, bytes int, start starter) error {
 	if _, err := fmt.Sscanf(out, quantiles, &p50, &p99, &mean); err != nil {
 		return fmt.Errorf("%w in %q", err, out)
 	}
-	c.p50, c.p99, c.mean, c.cpu = append(c.p50, p50), append(c.p99, p99), append(c.mean, mean), append(c.cpu, float64(cpu.Microseconds())/float64(c.calls))
+	c.p50, c.p99, c.mean, c.cpu = append(c.p50, p50), append(c.p99, p99), append(c.mean, mean),
+		append(c.cpu, float64(cpu.Microseconds())/float64(c.calls))
 	return nil
 }
 
 func reduceStart(ctx context.Context, net string, members int, topology string, bytes, calls int) ([]*child, error) {
-	return startGroup(ctx, members, "reduce", "-net", net, "-topology", topology, "-bytes", fmt.Sprint(bytes), "-calls", fmt.Sprint(calls))
+	return startGroup(ctx, members, "reduce", "-net", net, "-topology", topology, "-bytes", fmt.Sprint(bytes),
+		"-calls", fmt.Sprint(calls))
 }
 
 // startGroup starts a process a member, each with args, its rank and the addresses of all.
@@ -133,7 +136,8 @@ func startGroup(ctx context.Context, members int, args ...string) ([]*child, err
 	}
 	var children []*child
 	for rank := range members {
-		c, err := start(ctx, append(slices.Clone(args), "-rank", fmt.Sprint(rank), "-addrs", strings.Join(addrs, ","))...)
+		c, err := start(ctx,
+			append(slices.Clone(args), "-rank", fmt.Sprint(rank), "-addrs", strings.Join(addrs, ","))...)
 		if err != nil {
 			return nil, err
 		}

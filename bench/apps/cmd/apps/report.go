@@ -80,7 +80,8 @@ type reportCell struct{ rate, p50, cpu float64 }
 
 func reportMain(ctx context.Context, args []string) error {
 	f := flag.NewFlagSet("report", flag.ContinueOnError)
-	which := f.String("conditions", strings.Join(conditions, ","), "free: nothing else runs; neighbour: a process that computes has one CPU; quota: each process gets half a CPU, in slices of 100 ms")
+	which := f.String("conditions", strings.Join(conditions, ","),
+		"free: nothing else runs; neighbour: a process that computes has one CPU; quota: each process gets half a CPU, in slices of 100 ms")
 	only := f.String("only", "", "rows whose name contains this")
 	seconds := f.Float64("seconds", 0.5, "how long to measure each cell")
 	rounds := f.Int("rounds", 3, "how often, goroce and TCP in turn; the median counts")
@@ -89,19 +90,22 @@ func reportMain(ctx context.Context, args []string) error {
 	}
 	get := func(clients int) reportRow {
 		return reportRow{"cache: GET of 64 bytes", fmt.Sprint(clients), func(net string) (reportCell, error) {
-			r, err := cacheMeasure(ctx, map[string]string{"roce": "read", "tcp": "tcp"}[net], clients, 1000, 64, *seconds)
+			r, err := cacheMeasure(ctx, map[string]string{"roce": "read", "tcp": "tcp"}[net], clients,
+				1000, 64, *seconds)
 			return reportCell{r.Rate, r.P50, r.All}, err
 		}}
 	}
 	commit := func(clients int) reportRow {
-		return reportRow{fmt.Sprintf("raft: commit, %d clients", clients), "2 of the leader", func(net string) (reportCell, error) {
-			r, err := raftMeasure(ctx, net, 3, clients, 128, *seconds)
-			return reportCell{r.Rate, r.P50, r.CPU}, err
-		}}
+		return reportRow{fmt.Sprintf("raft: commit, %d clients", clients), "2 of the leader",
+			func(net string) (reportCell, error) {
+				r, err := raftMeasure(ctx, net, 3, clients, 128, *seconds)
+				return reportCell{r.Rate, r.P50, r.CPU}, err
+			}}
 	}
 	group := func(name, connections string, bytes int, start starter) reportRow {
 		calls := map[string]int{}
-		return reportRow{fmt.Sprintf("%s of %d KiB", name, bytes>>10), connections, func(net string) (cell reportCell, err error) {
+		return reportRow{fmt.Sprintf("%s of %d KiB", name,
+			bytes>>10), connections, func(net string) (cell reportCell, err error) {
 			if calls[net] == 0 {
 				warm := groupCell{calls: 20}
 				if err := warm.measure(net, bytes, start); err != nil {
@@ -119,7 +123,8 @@ func reportMain(ctx context.Context, args []string) error {
 		}}
 	}
 	ring := func(members, bytes int) reportRow {
-		return group(fmt.Sprintf("all-reduce, ring of %d,", members), fmt.Sprintf("%d between %d", members*(members-1)/2, members), bytes, func(net string, bytes, calls int) ([]*child, error) {
+		return group(fmt.Sprintf("all-reduce, ring of %d,", members), fmt.Sprintf("%d between %d",
+			members*(members-1)/2, members), bytes, func(net string, bytes, calls int) ([]*child, error) {
 			return reduceStart(ctx, net, members, "ring", bytes, calls)
 		})
 	}
@@ -127,12 +132,15 @@ func reportMain(ctx context.Context, args []string) error {
 		return paramsStart(ctx, net, 1, 3, 0, bytes, calls)
 	})
 	blocks := func(what, op string, writers int) reportRow {
-		return reportRow{fmt.Sprintf("block store: %s, %d at a time", what, writers), "2", func(net string) (reportCell, error) {
-			r, err := storeMeasure(ctx, net, 256, writers, op, *seconds)
-			return r.reportCell, err
-		}}
+		return reportRow{fmt.Sprintf("block store: %s, %d at a time", what, writers), "2",
+			func(net string) (reportCell, error) {
+				r, err := storeMeasure(ctx, net, 256, writers, op, *seconds)
+				return r.reportCell, err
+			}}
 	}
-	rows := []reportRow{get(1), get(4), commit(1), commit(16), blocks("4 KiB read", "read", 1), blocks("4 KiB to two replicas", "write", 1), blocks("4 KiB to two replicas", "write", 4), ring(2, 4<<10), ring(2, 64<<10), ring(2, 1<<20), ring(2, 16<<20), ring(4, 64<<10), ring(4, 1<<20), params}
+	rows := []reportRow{get(1), get(4), commit(1), commit(16), blocks("4 KiB read", "read", 1),
+		blocks("4 KiB to two replicas", "write", 1), blocks("4 KiB to two replicas", "write", 4), ring(2, 4<<10),
+		ring(2, 64<<10), ring(2, 1<<20), ring(2, 16<<20), ring(4, 64<<10), ring(4, 1<<20), params}
 	fmt.Printf("Median of %d rounds of %g s.\n\n", *rounds, *seconds)
 	fmt.Println("| application | connections | CPUs | goroce /s | TCP /s | goroce/TCP | goroce p50 us | TCP p50 us | goroce CPU us | TCP CPU us |\n|---|---|---|---|---|---|---|---|---|---|")
 	for condition := range strings.SplitSeq(*which, ",") {
@@ -152,12 +160,14 @@ func reportMain(ctx context.Context, args []string) error {
 						end()
 						return fmt.Errorf("%s over %s: %w", row.name, net, err)
 					}
-					rates[net], p50s[net], cpus[net] = append(rates[net], c.rate), append(p50s[net], c.p50), append(cpus[net], c.cpu)
+					rates[net], p50s[net], cpus[net] = append(rates[net], c.rate), append(p50s[net], c.p50),
+						append(cpus[net], c.cpu)
 				}
 			}
 			r, t := median(rates["roce"]), median(rates["tcp"])
-			fmt.Printf("| %s | %s | %s | %.0f | %.0f | %.2f | %.0f | %.0f | %.0f | %.0f |\n", row.name, row.connections, condition, r, t, r/t,
-				median(p50s["roce"]), median(p50s["tcp"]), median(cpus["roce"]), median(cpus["tcp"]))
+			fmt.Printf("| %s | %s | %s | %.0f | %.0f | %.2f | %.0f | %.0f | %.0f | %.0f |\n", row.name,
+				row.connections, condition, r, t, r/t, median(p50s["roce"]), median(p50s["tcp"]),
+				median(cpus["roce"]), median(cpus["tcp"]))
 		}
 		end()
 	}

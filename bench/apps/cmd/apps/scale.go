@@ -50,8 +50,9 @@ func scaleMain(ctx context.Context, args []string) error {
 			if err != nil {
 				return err
 			}
-			fmt.Printf("| %d | %s | %v | %.2f | %v | %d | %d | %d | %v | %.1f |\n", a.Hosts, name, r.Median().Round(time.Microsecond),
-				float64(r.Ideal)/float64(r.Median()), r.Spread.Round(time.Microsecond), r.Packets, r.Dropped, r.Marked,
+			fmt.Printf("| %d | %s | %v | %.2f | %v | %d | %d | %d | %v | %.1f |\n", a.Hosts, name,
+				r.Median().Round(time.Microsecond), float64(r.Ideal)/float64(r.Median()),
+				r.Spread.Round(time.Microsecond), r.Packets, r.Dropped, r.Marked,
 				r.Wall.Round(100*time.Millisecond), float64(r.Wall.Microseconds())/float64(r.Packets))
 		}
 	}

@@ -29,12 +29,16 @@ func storeMain(ctx context.Context, args []string) error {
 	blocks := f.Int("blocks", 1024, "blocks of 4096 bytes")
 	serve := f.String("serve", "", "be a replica at this address, until its standard input ends")
 	file := f.String("file", "", "of a replica: where its blocks are")
-	replicas := f.String("replicas", "", "be a client of these replicas, with commas; without it and -serve: two replicas and a client on this machine")
-	writers := f.Int("writers", 4, "goroutines of the client, each with blocks of its own: 3 of 4 operations are reads, every 16th is a flush")
+	replicas := f.String("replicas", "",
+		"be a client of these replicas, with commas; without it and -serve: two replicas and a client on this machine")
+	writers := f.Int("writers", 4,
+		"goroutines of the client, each with blocks of its own: 3 of 4 operations are reads, every 16th is a flush")
 	op := f.String("op", "mix", "what the client does: mix as said there, read or write")
-	network := f.String("net", "", "of a client: roce (if not given) or tcp; without -replicas: one of them, or both in turn")
+	network := f.String("net", "",
+		"of a client: roce (if not given) or tcp; without -replicas: one of them, or both in turn")
 	seconds := f.Float64("seconds", 3, "how long the client goes on")
-	kill := f.Int("kill", 0, "cut the power so many times: kill -9 replicas, the client, or all of them, and check what is there")
+	kill := f.Int("kill", 0,
+		"cut the power so many times: kill -9 replicas, the client, or all of them, and check what is there")
 	forget := f.Bool("forget", false, "of a replica: keep only what was flushed when it is killed")
 	journal := f.Uint64("journal", 0, "of a client: the so-many-th that says what it does, for -kill")
 	if err := f.Parse(args); err != nil {
@@ -74,7 +78,8 @@ type storeResult struct {
 }
 
 // storeMeasure runs two replicas and a client on this machine.
-func storeMeasure(ctx context.Context, net string, blocks, writers int, op string, seconds float64) (r storeResult, err error) {
+func storeMeasure(ctx context.Context, net string, blocks, writers int, op string,
+	seconds float64) (r storeResult, err error) {
 	dir, err := os.MkdirTemp("", "store")
 	if err != nil {
 		return r, err
@@ -87,7 +92,8 @@ func storeMeasure(ctx context.Context, net string, blocks, writers int, op strin
 	var servers []*child
 	var inputs []io.Closer
 	for i, addr := range addrs {
-		c, in, out, err := startPiped(ctx, "store", "-serve", addr, "-file", filepath.Join(dir, fmt.Sprint(i)), "-blocks", fmt.Sprint(blocks))
+		c, in, out, err := startPiped(ctx, "store", "-serve", addr, "-file",
+			filepath.Join(dir, fmt.Sprint(i)), "-blocks", fmt.Sprint(blocks))
 		if err != nil {
 			return r, err
 		}
@@ -104,8 +110,8 @@ func storeMeasure(ctx context.Context, net string, blocks, writers int, op strin
 		return all
 	}
 	before := used()
-	client, err := start(ctx, "store", "-replicas", strings.Join(addrs, ","), "-net", net, "-blocks", fmt.Sprint(blocks), "-writers", fmt.Sprint(writers),
-		"-op", op, "-seconds", fmt.Sprint(seconds))
+	client, err := start(ctx, "store", "-replicas", strings.Join(addrs, ","), "-net", net, "-blocks",
+		fmt.Sprint(blocks), "-writers", fmt.Sprint(writers), "-op", op, "-seconds", fmt.Sprint(seconds))
 	if err != nil {
 		return r, err
 	}
@@ -154,7 +160,8 @@ func storeReplica(ctx context.Context, addr, file string, blocks int, forget boo
 	}
 	var r *store.Replica
 	for tries := 0; ; tries++ { // the port of a process that was just killed may be in use for a moment
-		if r, err = store.Listen(ctx, nil, addr, disk); err == nil || tries == 50 || !errors.Is(err, syscall.EADDRINUSE) {
+		if r, err = store.Listen(ctx, nil, addr, disk); err == nil || tries == 50 ||
+			!errors.Is(err, syscall.EADDRINUSE) {
 			break
 		}
 		wait(ctx, 20*time.Millisecond)
@@ -201,7 +208,8 @@ func storeOpen(ctx context.Context, net string, addrs []string, blocks int) (*st
 }
 
 // storeLoad reads and writes blocks and checks what it reads, for some time.
-func storeLoad(ctx context.Context, net string, addrs []string, blocks, writers int, op string, seconds float64) (string, error) {
+func storeLoad(ctx context.Context, net string, addrs []string, blocks, writers int, op string,
+	seconds float64) (string, error) {
 	v, err := storeOpen(ctx, net, addrs, blocks)
 	if err != nil {
 		return "", err
@@ -277,7 +285,8 @@ func storeLoad(ctx context.Context, net string, addrs []string, blocks, writers 
 		}
 		slices.Sort(d)
 		us := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
-		fmt.Fprintf(&b, "%s: %.0f/s, p50 %.1f us, p99 %.0f us\n", what, float64(len(d))/all, us(d[len(d)/2]), us(d[len(d)*99/100]))
+		fmt.Fprintf(&b, "%s: %.0f/s, p50 %.1f us, p99 %.0f us\n", what, float64(len(d))/all, us(d[len(d)/2]),
+			us(d[len(d)*99/100]))
 	}
 	return b.String(), failed
 }

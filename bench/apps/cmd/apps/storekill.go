@@ -117,7 +117,8 @@ func storeJournal(ctx context.Context, addrs []string, blocks, writers int, life
 						return
 					}
 					if !bytes.Equal(b, fill(model[block])) {
-						stop(fmt.Errorf("%w: block %d has %x, %x was written last", errWrong, block, b[:8], model[block]))
+						stop(fmt.Errorf("%w: block %d has %x, %x was written last", errWrong, block,
+							b[:8], model[block]))
 						return
 					}
 				}
@@ -177,7 +178,8 @@ func (w *storeWatch) line(s string) {
 			least = max(m.both, m.flushed)
 		}
 		if (b < least || !slices.Contains(m.tried, b)) && w.wrong == nil {
-			w.wrong = fmt.Errorf("block %d has %x: %x was acknowledged, %x by both replicas, %x flushed, replicas that were cut: %v, tried: %x", a, b, m.acked, m.both, m.flushed, w.cut, m.tried)
+			w.wrong = fmt.Errorf("block %d has %x: %x was acknowledged, %x by both replicas, %x flushed, replicas that were cut: %v, tried: %x",
+				a, b, m.acked, m.both, m.flushed, w.cut, m.tried)
 		}
 		*m = blockModel{b, b, b, []uint64{b}} // what is not there now never comes back
 	case "i":
@@ -253,7 +255,8 @@ func storeKill(ctx context.Context, rounds, blocks, writers int) error {
 		if replicas[i] != nil {
 			return nil
 		}
-		c, _, out, err := startPiped(ctx, "store", "-serve", addrs[i], "-file", filepath.Join(dir, fmt.Sprint(i)), "-blocks", fmt.Sprint(blocks), "-forget")
+		c, _, out, err := startPiped(ctx, "store", "-serve", addrs[i], "-file",
+			filepath.Join(dir, fmt.Sprint(i)), "-blocks", fmt.Sprint(blocks), "-forget")
 		if err != nil {
 			return err
 		}
@@ -265,7 +268,8 @@ func storeKill(ctx context.Context, rounds, blocks, writers int) error {
 		replicas[i] = c
 		return nil
 	}
-	w := &storeWatch{blocks: make([]blockModel, blocks), flushes: map[uint64][]uint64{}, changed: make(chan struct{}, 1)}
+	w := &storeWatch{blocks: make([]blockModel, blocks), flushes: map[uint64][]uint64{},
+		changed: make(chan struct{}, 1)}
 	for i := range w.blocks {
 		w.blocks[i].tried = []uint64{0}
 	}
@@ -279,7 +283,8 @@ func storeKill(ctx context.Context, rounds, blocks, writers int) error {
 		}
 		w.open, w.inSync, w.cutNow = false, 0, [2]bool{}
 		clear(w.flushes)
-		c, _, out, err := startPiped(ctx, "store", "-replicas", strings.Join(addrs, ","), "-blocks", fmt.Sprint(blocks), "-writers", fmt.Sprint(writers), "-journal", fmt.Sprint(life))
+		c, _, out, err := startPiped(ctx, "store", "-replicas", strings.Join(addrs, ","), "-blocks",
+			fmt.Sprint(blocks), "-writers", fmt.Sprint(writers), "-journal", fmt.Sprint(life))
 		if err != nil {
 			return err
 		}
@@ -323,7 +328,8 @@ func storeKill(ctx context.Context, rounds, blocks, writers int) error {
 			}
 		}
 		if rand.N(4) > 0 {
-			if err := w.until(ctx, "a replica is not in sync", client, func() bool { return w.inSync == 2 }); err != nil {
+			if err := w.until(ctx, "a replica is not in sync", client,
+				func() bool { return w.inSync == 2 }); err != nil {
 				return where(err)
 			}
 		}
@@ -358,7 +364,8 @@ func storeKill(ctx context.Context, rounds, blocks, writers int) error {
 		}
 		if stay {
 			if both {
-				if err := w.until(ctx, "the client has not noticed that a replica is gone", client, func() bool { return w.inSync < 2 }); err != nil {
+				if err := w.until(ctx, "the client has not noticed that a replica is gone", client,
+					func() bool { return w.inSync < 2 }); err != nil {
 					return where(err)
 				}
 			}
@@ -387,7 +394,8 @@ func storeKill(ctx context.Context, rounds, blocks, writers int) error {
 			if err := dial(); err != nil {
 				return where(err)
 			}
-			if err := w.until(ctx, "one replica that is the newest is not enough", client, func() bool { return w.open }); err != nil {
+			if err := w.until(ctx, "one replica that is the newest is not enough", client,
+				func() bool { return w.open }); err != nil {
 				return where(err)
 			}
 			wait(ctx, time.Duration(rand.N(50_000))*time.Microsecond)

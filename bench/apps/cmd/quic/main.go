@@ -113,7 +113,8 @@ func monotonic() int64 {
 
 // config has no limits of flow control that a path of the table would meet.
 func config() *quic.Config {
-	return &quic.Config{InitialStreamReceiveWindow: 16 << 20, MaxStreamReceiveWindow: 64 << 20, InitialConnectionReceiveWindow: 16 << 20, MaxConnectionReceiveWindow: 64 << 20}
+	return &quic.Config{InitialStreamReceiveWindow: 16 << 20, MaxStreamReceiveWindow: 64 << 20,
+		InitialConnectionReceiveWindow: 16 << 20, MaxConnectionReceiveWindow: 64 << 20}
 }
 
 func (w *work) serve(at string, ready chan struct{}) error {
@@ -126,7 +127,8 @@ func (w *work) serve(at string, ready chan struct{}) error {
 	if err != nil {
 		return err
 	}
-	conf := &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, NextProtos: []string{protocol}}
+	conf := &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
+		NextProtos: []string{protocol}}
 	l, err := quic.ListenAddr(at, conf, config())
 	if err != nil {
 		return err

@@ -81,8 +81,8 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 
 func newClient(ctx context.Context, sock, home socket, remote netip.AddrPort) *client {
 	return &client{
-		ctx: ctx, sock: sock, home: home, remote: remote, began: time.Now(), patience: leastTimeout, run: rand.Uint32(), burst: burstPackets,
-		buf: make([]byte, 64<<10), out: make([]byte, 0, 64<<10),
+		ctx: ctx, sock: sock, home: home, remote: remote, began: time.Now(), patience: leastTimeout,
+		run: rand.Uint32(), burst: burstPackets, buf: make([]byte, 64<<10), out: make([]byte, 0, 64<<10),
 	}
 }
 
@@ -166,7 +166,8 @@ func (c *client) receive(s socket, until time.Time) (*reply, error) {
 			if !time.Now().Before(until) {
 				return nil, errSilent
 			}
-		case r.decode(c.buf[:n]) && (r.Type == answer || r.Type == tallied || r.Type == welcome) && a.from.Addr() == c.remote.Addr():
+		case r.decode(c.buf[:n]) && (r.Type == answer || r.Type == tallied || r.Type == welcome) &&
+			a.from.Addr() == c.remote.Addr():
 			r.at, r.verdict = a, r.judge(c.buf[:n], a.from, s.local())
 			if r.Type == tallied {
 				r.drops, r.counted = decodeDrops(behind(c.buf[:n]))

@@ -19,7 +19,8 @@ func Example() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- server.Serve(ctx) }()
-	r, err := probe.Run(ctx, probe.Config{Local: netip.MustParseAddr("127.0.0.1"), Remote: server.Addr(), LocalMTU: 1500, Patience: 10 * time.Second})
+	r, err := probe.Run(ctx, probe.Config{Local: netip.MustParseAddr("127.0.0.1"), Remote: server.Addr(),
+		LocalMTU: 1500, Patience: 10 * time.Second})
 	cancel()
 	<-done
 	if err != nil {

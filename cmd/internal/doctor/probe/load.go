@@ -41,7 +41,8 @@ func (c *client) tryBurst(r *Result) error {
 		next := time.Now().Add(burstInterval)
 		for range burstAtOnce {
 			m := c.question(ask, 0, tos)
-			if err := c.sock.send(m.encode(c.out, burstBytes), c.remote, tos); err != nil && !errors.Is(err, unix.ENOBUFS) {
+			if err := c.sock.send(m.encode(c.out, burstBytes), c.remote, tos); err != nil &&
+				!errors.Is(err, unix.ENOBUFS) {
 				c.said = err
 			}
 			sent++

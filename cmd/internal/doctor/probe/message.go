@@ -96,7 +96,8 @@ func flow(src, dst netip.AddrPort) ib.ICRC {
 func (m *message) encode(buf []byte, size int, behind ...byte) []byte {
 	m.Magic, m.Version = magic, version
 	size = (max(size, packetBytes) + 3) &^ 3 // without padding
-	p := ib.Packet{BTH: ib.BTH{Opcode: ib.UDSendOnly, MigReq: true, PKey: ib.PKeyDefault, DestQP: probeQPN, PSN: ib.PSN(m.Seq & ib.PSNMask)}}
+	p := ib.Packet{BTH: ib.BTH{Opcode: ib.UDSendOnly, MigReq: true, PKey: ib.PKeyDefault, DestQP: probeQPN,
+		PSN: ib.PSN(m.Seq & ib.PSNMask)}}
 	p.DETH.QKey, p.DETH.SrcQP = probeQKey, probeQPN
 	b := append(buf[:0], make([]byte, size)...)
 	n := p.PutHeaders(b)

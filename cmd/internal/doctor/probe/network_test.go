@@ -57,8 +57,8 @@ func TestLoopback(t *testing.T) {
 			var r *Result
 			in(func() {
 				r, err = Run(t.Context(), Config{
-					Local: addrs[0], Remote: s.Addr(), LocalMTU: 4200, GoodputTime: 20 * time.Millisecond, Patience: patience,
-					Step: func(what string) { steps = append(steps, what) },
+					Local: addrs[0], Remote: s.Addr(), LocalMTU: 4200, GoodputTime: 20 * time.Millisecond,
+					Patience: patience, Step: func(what string) { steps = append(steps, what) },
 				})
 			})
 			require.NoError(t, err)
@@ -90,7 +90,8 @@ func TestRefusedPort(t *testing.T) {
 	require.NoError(t, err)
 	at := free.LocalAddr().(*net.UDPAddr).AddrPort()
 	require.NoError(t, free.Close())
-	r, err := Run(t.Context(), Config{Local: toolcheck.Addr(t), Remote: netip.AddrPortFrom(at.Addr().Unmap(), at.Port()), LocalMTU: 1500})
+	r, err := Run(t.Context(),
+		Config{Local: toolcheck.Addr(t), Remote: netip.AddrPortFrom(at.Addr().Unmap(), at.Port()), LocalMTU: 1500})
 	require.NoError(t, err)
 	require.False(t, r.Reachable)
 	require.Contains(t, r.Silence, "nobody has the port")
@@ -122,7 +123,8 @@ func between(t *testing.T, n *linktest.Net, mtu int, wait time.Duration) *Result
 	require.NoError(t, err)
 	serve(t, s)
 	n.A.Do(func() {
-		r, err = Run(t.Context(), Config{Local: n.A4, Remote: netip.AddrPortFrom(n.B4, 4791), LocalMTU: mtu, Patience: wait})
+		r, err = Run(t.Context(),
+			Config{Local: n.A4, Remote: netip.AddrPortFrom(n.B4, 4791), LocalMTU: mtu, Patience: wait})
 	})
 	require.NoError(t, err)
 	require.True(t, r.Reachable, r.Silence)
@@ -148,7 +150,8 @@ func TestNetem(t *testing.T) {
 		t.Skip("no tc (iproute2): the kernel's netem cannot be set up")
 	}
 	n.A.Do(func() {
-		out, err = exec.Command("tc", "qdisc", "add", "dev", linktest.Device, "root", "netem", "limit", "100000", "loss", "20%", "delay", "2ms").CombinedOutput()
+		out, err = exec.Command("tc", "qdisc", "add", "dev", linktest.Device, "root", "netem", "limit",
+			"100000", "loss", "20%", "delay", "2ms").CombinedOutput()
 	})
 	if err != nil {
 		t.Skipf("this kernel has no netem: %s", strings.TrimSpace(string(out)))

@@ -31,7 +31,8 @@ func TestCleanPath(t *testing.T) {
 	over(t, func(w *wire) { w.header = true }, func(w *wire, s *Server, r *Result) {
 		clean(t, r)
 		require.True(t, r.Forward.Header)
-		require.Equal(t, RTT{Samples: pings, Min: int64(2 * testDelay), P50: int64(2 * testDelay), P99: int64(2 * testDelay)}, r.RTT)
+		require.Equal(t,
+			RTT{Samples: pings, Min: int64(2 * testDelay), P50: int64(2 * testDelay), P99: int64(2 * testDelay)}, r.RTT)
 		// A window of packets of 4096 bytes in 2 ms at most.
 		require.Positive(t, r.Goodput.Packets)
 		require.LessOrEqual(t, r.Goodput.Bits, float64(maxWindow)*4096*8/0.002)
@@ -114,10 +115,13 @@ func TestMarks(t *testing.T) {
 		change func(tos uint8) uint8
 		want   Mark
 	}{
-		"bleached":  {func(tos uint8) uint8 { return tos &^ ecnMask }, Mark{Tried: true, DSCP: dscp, Sent: dscp}},
-		"no DSCP":   {func(tos uint8) uint8 { return tos & ecnMask }, Mark{Tried: true, ECT: true, CE: true, Sent: dscp}},
-		"CE lost":   {func(tos uint8) uint8 { return tos&^ecnMask | ecnECT0 }, Mark{Tried: true, ECT: true, DSCP: dscp, Sent: dscp}},
-		"congested": {func(tos uint8) uint8 { return tos | ecnCE }, Mark{Tried: true, ECT: true, CE: true, DSCP: dscp, Sent: dscp, Congest: 1}},
+		"bleached": {func(tos uint8) uint8 { return tos &^ ecnMask }, Mark{Tried: true, DSCP: dscp, Sent: dscp}},
+		"no DSCP": {func(tos uint8) uint8 { return tos & ecnMask },
+			Mark{Tried: true, ECT: true, CE: true, Sent: dscp}},
+		"CE lost": {func(tos uint8) uint8 { return tos&^ecnMask | ecnECT0 },
+			Mark{Tried: true, ECT: true, DSCP: dscp, Sent: dscp}},
+		"congested": {func(tos uint8) uint8 { return tos | ecnCE },
+			Mark{Tried: true, ECT: true, CE: true, DSCP: dscp, Sent: dscp, Congest: 1}},
 	} {
 		for _, back := range []bool{false, true} {
 			over(t, func(w *wire) {

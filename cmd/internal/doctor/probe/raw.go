@@ -67,7 +67,8 @@ func (v *rawView) filter(port uint16) error {
 	for i, p := range prog {
 		f[i] = unix.SockFilter{Code: p.Op, Jt: p.Jt, Jf: p.Jf, K: p.K}
 	}
-	return unix.SetsockoptSockFprog(v.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(f)), Filter: &f[0]})
+	return unix.SetsockoptSockFprog(v.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+		&unix.SockFprog{Len: uint16(len(f)), Filter: &f[0]})
 }
 
 // tell adds what the header of a packet says to what the UDP socket says.

@@ -34,7 +34,8 @@ func (sink) close()                                       {}
 
 func newStage() *stage {
 	s := &stage{now: time.Unix(1e9, 0)}
-	s.Server = newServer(sink{s, port(serverAt, 4791)}, sink{s, port(serverAt, 50000)}, func() time.Time { return s.now }, nil)
+	s.Server = newServer(sink{s, port(serverAt, 4791)}, sink{s, port(serverAt, 50000)},
+		func() time.Time { return s.now }, nil)
 	return s
 }
 
@@ -72,7 +73,8 @@ func TestNoAmplification(t *testing.T) {
 		n = 2000
 	}
 	for range n {
-		m := message{Type: uint8(r.IntN(9)), Flags: uint8(r.UintN(256)), Run: r.Uint32N(100), Seq: r.Uint32(), Token: token, TOS: uint8(r.UintN(256))}
+		m := message{Type: uint8(r.IntN(9)), Flags: uint8(r.UintN(256)), Run: r.Uint32N(100), Seq: r.Uint32(),
+			Token: token, TOS: uint8(r.UintN(256))}
 		if r.IntN(4) == 0 {
 			m.Token[r.IntN(16)] ^= 1
 		}
@@ -195,7 +197,9 @@ func FuzzRaw(f *testing.F) {
 }
 
 func TestParseRaw(t *testing.T) {
-	b := append([]byte{0x46, 0, 0, 120, 0x12, 0x34, 0x00, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 1, 1, 1, 0, 0xC3, 0x51}, make([]byte, 100)...)
+	b := append([]byte{
+		0x46, 0, 0, 120, 0x12, 0x34, 0x00, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 1, 1, 1, 0, 0xC3, 0x51,
+	}, make([]byte, 100)...)
 	p, ok := parseRaw(b)
 	require.True(t, ok)
 	require.Equal(t, port(clientAt, 0xC351), p.from)

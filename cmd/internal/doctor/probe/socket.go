@@ -184,9 +184,11 @@ func (a *arrival) readControl(oob []byte) {
 			v = uint8(binary.NativeEndian.Uint32(data))
 		}
 		switch {
-		case h.Level == unix.IPPROTO_IP && h.Type == unix.IP_TOS, h.Level == unix.IPPROTO_IPV6 && h.Type == unix.IPV6_TCLASS:
+		case h.Level == unix.IPPROTO_IP && h.Type == unix.IP_TOS,
+			h.Level == unix.IPPROTO_IPV6 && h.Type == unix.IPV6_TCLASS:
 			a.tos = v
-		case h.Level == unix.IPPROTO_IP && h.Type == unix.IP_TTL, h.Level == unix.IPPROTO_IPV6 && h.Type == unix.IPV6_HOPLIMIT:
+		case h.Level == unix.IPPROTO_IP && h.Type == unix.IP_TTL,
+			h.Level == unix.IPPROTO_IPV6 && h.Type == unix.IPV6_HOPLIMIT:
 			a.ttl = v
 		}
 	}

@@ -48,7 +48,8 @@ type wireSocket struct {
 }
 
 func (w *wire) open(at netip.AddrPort) *wireSocket {
-	s := &wireSocket{w: w, at: at, line: make(chan packet, 1<<14), in: make(chan packet, 1<<14), errs: make(chan error, 16), done: make(chan struct{})}
+	s := &wireSocket{w: w, at: at, line: make(chan packet, 1<<14), in: make(chan packet, 1<<14),
+		errs: make(chan error, 16), done: make(chan struct{})}
 	w.sockets[at] = s
 	go s.carry()
 	return s
@@ -107,7 +108,8 @@ func (s *wireSocket) recv(b []byte, until time.Time) (int, arrival, error) {
 	}
 	select {
 	case p := <-s.in:
-		return copy(b, p.b), arrival{from: p.from, tos: p.tos, ttl: p.ttl, header: s.w.header, id: p.id, noDF: p.noDF}, nil
+		return copy(b, p.b),
+			arrival{from: p.from, tos: p.tos, ttl: p.ttl, header: s.w.header, id: p.id, noDF: p.noDF}, nil
 	case err := <-s.errs:
 		return 0, arrival{}, err
 	case <-s.done:

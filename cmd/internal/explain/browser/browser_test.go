@@ -38,7 +38,8 @@ var chromium = sync.OnceValues(func() (string, context.Context) {
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
 			// As root Chromium runs only without its sandbox; the pages are our own.
-			opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WSURLReadTimeout(2*time.Minute))
+			opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path),
+				chromedp.NoSandbox, chromedp.WSURLReadTimeout(2*time.Minute))
 			alloc, _ := chromedp.NewExecAllocator(context.Background(), opts...)
 			ctx, cancel := chromedp.NewContext(alloc)
 			stop = cancel
@@ -121,7 +122,9 @@ func open(t *testing.T, html []byte, hash string, v view) *tab {
 		if _, err := cdp.Call(ctx, tg, network.Enable, network.EnableParams{}); err != nil {
 			return err
 		}
-		_, err := cdp.Call(ctx, tg, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+		_, err := cdp.Call(ctx, tg, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+		})
 		return err
 	}))
 	if v.touch {
@@ -172,7 +175,8 @@ func (b *tab) shoot(name string) {
 func command(t *testing.T, c tool.Command, args ...string) []byte {
 	t.Helper()
 	var out, errs bytes.Buffer
-	require.NoError(t, c.Run(t.Context(), &tool.Env{Stdout: &out, Stderr: &errs}, append([]string{"--html"}, args...)), errs.String())
+	require.NoError(t,
+		c.Run(t.Context(), &tool.Env{Stdout: &out, Stderr: &errs}, append([]string{"--html"}, args...)), errs.String())
 	return out.Bytes()
 }
 
@@ -180,12 +184,14 @@ func command(t *testing.T, c tool.Command, args ...string) []byte {
 func pages(t *testing.T) map[string][]byte {
 	t.Helper()
 	return map[string][]byte{
-		"clean":      command(t, explain.Command(), captures+"rping.pcap"),
-		"losses":     command(t, explain.Command(), captures+"rc_pingpong_loss.pcap"),
-		"datagrams":  command(t, explain.Command(), captures+"ud_pingpong.pcap"),
-		"part":       command(t, explain.Command(), "--last", "30", captures+"rc_pingpong_loss.pcap"),
-		"lesson":     command(t, lesson.Command(), "loss"),
-		"both":       command(t, explain.Command(), "../../../../conformance/captures/testdata/lost-ACK/goroce-to-rxe-6.1.requester.pcapng", "../../../../conformance/captures/testdata/lost-ACK/goroce-to-rxe-6.1.responder.pcapng"),
+		"clean":     command(t, explain.Command(), captures+"rping.pcap"),
+		"losses":    command(t, explain.Command(), captures+"rc_pingpong_loss.pcap"),
+		"datagrams": command(t, explain.Command(), captures+"ud_pingpong.pcap"),
+		"part":      command(t, explain.Command(), "--last", "30", captures+"rc_pingpong_loss.pcap"),
+		"lesson":    command(t, lesson.Command(), "loss"),
+		"both": command(t, explain.Command(),
+			"../../../../conformance/captures/testdata/lost-ACK/goroce-to-rxe-6.1.requester.pcapng",
+			"../../../../conformance/captures/testdata/lost-ACK/goroce-to-rxe-6.1.responder.pcapng"),
 		"congestion": command(t, lesson.Command(), "congestion"),
 	}
 }
@@ -198,14 +204,17 @@ func TestFindings(t *testing.T) {
 	selected := func() string { return eval[string](b, `document.querySelector("#space .sel .l").textContent.trim()`) }
 	require.Equal(t, 23, eval[int](b, `document.querySelectorAll(".finding").length`))
 	require.Regexp(t, `^4 `, selected(), "the first finding's packet")
-	require.Contains(t, eval[string](b, `document.querySelector("#ladder").textContent`), "NAK PSN sequence error 6042660")
-	require.Contains(t, eval[string](b, `document.querySelector("#ladder .ghost").textContent`), "request 6042660 — probably lost before it came here")
+	require.Contains(t, eval[string](b, `document.querySelector("#ladder").textContent`),
+		"NAK PSN sequence error 6042660")
+	require.Contains(t, eval[string](b, `document.querySelector("#ladder .ghost").textContent`),
+		"request 6042660 — probably lost before it came here")
 	require.Equal(t, "ladder", eval[string](b, `document.activeElement.id`))
 	b.run(chromedp.KeyEvent("n"))
 	require.Regexp(t, `^21 `, selected())
 	b.run(chromedp.KeyEvent("p"), chromedp.KeyEvent("j"))
 	require.Regexp(t, `^5 `, selected())
-	require.Equal(t, "option", eval[string](b, `document.getElementById(document.querySelector("#ladder").getAttribute("aria-activedescendant")).getAttribute("role")`))
+	require.Equal(t, "option", eval[string](b,
+		`document.getElementById(document.querySelector("#ladder").getAttribute("aria-activedescendant")).getAttribute("role")`))
 	b.run(chromedp.Click(chromedp.CSS(`#f2`)))
 	require.Regexp(t, `^33 `, selected())
 	b.run(chromedp.Click(chromedp.CSS(`#f2 a:last-of-type`)))
@@ -235,8 +244,11 @@ func TestKeyboard(t *testing.T) {
 	seen := map[string]bool{}
 	for range 30 {
 		b.run(chromedp.KeyEvent("\t"))
-		seen[eval[string](b, `document.activeElement.id || document.activeElement.className || document.activeElement.tagName`)] = true
-		require.NotEqual(t, "none", eval[string](b, `document.activeElement === document.body ? "" : getComputedStyle(document.activeElement).outlineStyle`), "%v", seen)
+		seen[eval[string](b,
+			`document.activeElement.id || document.activeElement.className || document.activeElement.tagName`)] = true
+		require.NotEqual(t, "none", eval[string](b,
+			`document.activeElement === document.body ? "" : getComputedStyle(document.activeElement).outlineStyle`),
+			"%v", seen)
 	}
 	for _, want := range []string{"ladder", "pick", "only", "scale", "BUTTON", "A", "SUMMARY"} {
 		require.True(t, seen[want], "%s of %v", want, seen)
@@ -247,7 +259,8 @@ func TestKeyboard(t *testing.T) {
 func TestCrosses(t *testing.T) {
 	b := open(t, pages(t)["lesson"], "", desk)
 	// Of the row of the lost packet: how far the cross is from the sender, of the lane's width.
-	far := eval[float64](b, `(() => { const l = document.querySelector("#space .sel .lane"), u = l.querySelector("u"), a = l.getBoundingClientRect(), c = u.getBoundingClientRect(); return (c.left - a.left) / a.width; })()`)
+	far := eval[float64](b,
+		`(() => { const l = document.querySelector("#space .sel .lane"), u = l.querySelector("u"), a = l.getBoundingClientRect(), c = u.getBoundingClientRect(); return (c.left - a.left) / a.width; })()`)
 	require.InDelta(t, .8, far, .12)
 	require.Equal(t, 1, eval[int](b, `document.querySelectorAll("#space u").length`))
 	lanes := eval[int](b, `document.querySelectorAll("#space .lane").length`)
@@ -293,9 +306,12 @@ func TestNoSidewaysScrolling(t *testing.T) {
 		for _, width := range []int64{320, 360, 414, 600, 601, 800, 801, 1024} {
 			b := open(t, html, "", view{width: width, height: 700, touch: width < 700})
 			for _, scaled := range []bool{false, true} {
-				require.LessOrEqual(t, eval[int64](b, `document.scrollingElement.scrollWidth`), width, "%s at %d, scaled %v", name, width, scaled)
+				require.LessOrEqual(t, eval[int64](b, `document.scrollingElement.scrollWidth`), width,
+					"%s at %d, scaled %v", name, width, scaled)
 				for _, id := range []string{"side", "ladder", "findings", "bar", "charts"} {
-					require.LessOrEqual(t, eval[int](b, `document.getElementById("`+id+`").scrollWidth - document.getElementById("`+id+`").clientWidth`), 0, "#%s of %s at %d, scaled %v", id, name, width, scaled)
+					require.LessOrEqual(t, eval[int](b, `document.getElementById("`+id+
+						`").scrollWidth - document.getElementById("`+id+`").clientWidth`), 0,
+						"#%s of %s at %d, scaled %v", id, name, width, scaled)
 				}
 				eval[any](b, `document.getElementById("scale").click()`)
 			}
@@ -309,7 +325,8 @@ func TestCharts(t *testing.T) {
 	for name, html := range pages(t) {
 		for _, v := range []view{desk, darkDesk, phone} {
 			b := open(t, html, "", v)
-			labels := eval[[]string](b, `[...document.querySelectorAll("#charts canvas[role=img]")].map(c => c.getAttribute("aria-label"))`)
+			labels := eval[[]string](b,
+				`[...document.querySelectorAll("#charts canvas[role=img]")].map(c => c.getAttribute("aria-label"))`)
 			require.GreaterOrEqual(t, len(labels), 3, name)
 			for _, l := range labels {
 				require.Regexp(t, `from .+ to .+ (PSN.*|packets|.b/s|ns|µs|ms|s)$`, l)
@@ -366,7 +383,8 @@ func TestManyPackets(t *testing.T) {
 			require.Less(t, r.Most, 200, "rows in the document at %v", v)
 			require.Greater(t, r.Steps, 100)
 			t.Logf("%v, scaled %v: %.1f MB of page, loaded in %.0f ms, time to scale after %.0f ms; at most %d rows in the document; slowest of %d steps %.0f ms",
-				v, scaled, float64(html.Len())/1e6, loaded, float64(switched.Microseconds())/1e3, r.Most, r.Steps, r.Slow)
+				v, scaled, float64(html.Len())/1e6, loaded, float64(switched.Microseconds())/1e3, r.Most,
+				r.Steps, r.Slow)
 			b.clean()
 		}
 	}
@@ -419,9 +437,11 @@ func TestInjection(t *testing.T) {
 // What would get into the page all the same could not run, and could not ask for anything.
 func TestPolicy(t *testing.T) {
 	html := pages(t)["clean"]
-	html = bytes.Replace(html, []byte("<main>"), []byte(`<main><script>window.pwned=1</script><img src="https://192.0.2.1/x.png" onerror="window.pwned=2">`), 1)
+	html = bytes.Replace(html, []byte("<main>"),
+		[]byte(`<main><script>window.pwned=1</script><img src="https://192.0.2.1/x.png" onerror="window.pwned=2">`), 1)
 	b := open(t, html, "", desk)
-	eval[any](b, `new Promise(r => { const i = new Image(); i.onerror = i.onload = r; i.src = "data:,"; })`) // which is behind the other one
+	// Which is behind the other one.
+	eval[any](b, `new Promise(r => { const i = new Image(); i.onerror = i.onload = r; i.src = "data:,"; })`)
 	require.True(t, eval[bool](b, `window.pwned === undefined`))
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -486,13 +506,15 @@ func TestAccessibility(t *testing.T) {
 		t.Skipf("axe-core is not to be had here (%v): accessibility is not checked", err)
 	}
 	check := func(b *tab) []string {
-		return eval[[]string](b, `axe.run({ resultTypes: ["violations"] }).then(r => r.violations.map(v => v.id + ": " + v.help + ": " + v.nodes.slice(0, 4).map(n => n.html.slice(0, 200) + " " + n.failureSummary).join(" | ")))`)
+		return eval[[]string](b,
+			`axe.run({ resultTypes: ["violations"] }).then(r => r.violations.map(v => v.id + ": " + v.help + ": " + v.nodes.slice(0, 4).map(n => n.html.slice(0, 200) + " " + n.failureSummary).join(" | ")))`)
 	}
 	for name, html := range pages(t) {
 		for _, v := range []view{desk, {width: 360, height: 740, dark: true, touch: true}, darkDesk, phone} {
 			b := open(t, html, "", v)
 			eval[any](b, script)
-			for _, state := range []string{``, `document.getElementById("scale").click()`, `document.getElementById("ladder").dispatchEvent(new KeyboardEvent("keydown", {key: "Enter", bubbles: true}))`} {
+			for _, state := range []string{``, `document.getElementById("scale").click()`,
+				`document.getElementById("ladder").dispatchEvent(new KeyboardEvent("keydown", {key: "Enter", bubbles: true}))`} {
 				if state != "" {
 					eval[any](b, state)
 				}
@@ -520,7 +542,8 @@ func onPaper(t *testing.T, html []byte) []string {
 	pdf, err := chromedp.Run(b.Context, chromedp.PrintToPDF(chromedp.PDFPreferCSSPageSize()))
 	require.NoError(t, err)
 	if *shots != "" {
-		require.NoError(t, os.WriteFile(filepath.Join(*shots, strings.ReplaceAll(t.Name(), "/", "-")+".pdf"), pdf, 0o644))
+		require.NoError(t,
+			os.WriteFile(filepath.Join(*shots, strings.ReplaceAll(t.Name(), "/", "-")+".pdf"), pdf, 0o644))
 	}
 	b.clean()
 	cmd := exec.CommandContext(t.Context(), totext, "-layout", "-", "-")

@@ -87,7 +87,8 @@ func TestPreload(t *testing.T) {
 	t.Run("rdma", func(t *testing.T) { run(t, libs, preload, exe) })
 	t.Run("epoll", func(t *testing.T) { run(t, libs, preload, compile(t, "preload/epoll.c")) })
 	t.Run("who waits by epoll", func(t *testing.T) { run(t, libs, preload, compile(t, "preload/epollwaits.c")) })
-	t.Run("handlers after dlopen", func(t *testing.T) { run(t, libs, nil, cprog.Compile(t, "preload/dlopened.c", "-ldl")) })
+	t.Run("handlers after dlopen",
+		func(t *testing.T) { run(t, libs, nil, cprog.Compile(t, "preload/dlopened.c", "-ldl")) })
 	t.Run("handlers", func(t *testing.T) { run(t, libs, preload, cprog.Compile(t, "preload/handlers.c")) })
 	t.Run("a program that starts another one", func(t *testing.T) { // it has no LD_LIBRARY_PATH yet, as "roce run"
 		cmd := exec.Command("true")
@@ -98,7 +99,8 @@ func TestPreload(t *testing.T) {
 	})
 	t.Run("what was closed", func(t *testing.T) {
 		libc := []string{"-lpthread"}
-		for _, f := range []string{"socket", "bind", "listen", "accept", "connect", "getsockname", "setsockopt", "send", "recv", "fcntl", "close"} {
+		for _, f := range []string{"socket", "bind", "listen", "accept", "connect", "getsockname",
+			"setsockopt", "send", "recv", "fcntl", "close"} {
 			libc = append(libc, "-Dr"+f+"="+f)
 		}
 		run(t, libs, preload, cprog.Compile(t, "programs/unread.c", libc...))
@@ -132,7 +134,8 @@ func TestSymbols(t *testing.T) {
 		t.Skip("rdma-core's librdmacm is not installed: ", err)
 	}
 	list := func(lib string) string {
-		b, err := exec.Command("sh", "-c", `objdump -T "$1" | awk '/RDMACM_/ {print $(NF-1), $NF}' | sort`, "sh", lib).Output()
+		b, err := exec.Command("sh", "-c", `objdump -T "$1" | awk '/RDMACM_/ {print $(NF-1), $NF}' | sort`,
+			"sh", lib).Output()
 		if err != nil {
 			t.Skip("objdump: ", err)
 		}
@@ -153,12 +156,14 @@ func TestSanitizers(t *testing.T) {
 	for _, sanitizer := range []string{"address", "thread"} {
 		t.Run(sanitizer, func(t *testing.T) {
 			exe := filepath.Join(t.TempDir(), "program")
-			b, err := exec.Command("gcc", "-std=gnu11", "-g", "-O1", "-Wno-unused-function", "-fsanitize="+sanitizer, "-pthread",
-				"-o", exe, "programs/hangup.c", "-lrdmacm", "-libverbs").CombinedOutput()
+			b, err := exec.Command("gcc", "-std=gnu11", "-g", "-O1", "-Wno-unused-function",
+				"-fsanitize="+sanitizer, "-pthread", "-o", exe, "programs/hangup.c", "-lrdmacm",
+				"-libverbs").CombinedOutput()
 			if err != nil {
 				t.Skipf("gcc cannot build it: %v\n%s", err, b)
 			}
-			run(t, libs, []string{"ASAN_OPTIONS=detect_leaks=0"}, exe) // finding leaks takes ptrace, which containers forbid
+			// Finding leaks takes ptrace, which containers forbid.
+			run(t, libs, []string{"ASAN_OPTIONS=detect_leaks=0"}, exe)
 		})
 	}
 }

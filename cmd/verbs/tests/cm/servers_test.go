@@ -77,8 +77,8 @@ func TestPreloadServers(t *testing.T) {
 		}
 	}
 	env := func(addr string) []string {
-		return []string{"LD_LIBRARY_PATH=" + libs, "LD_PRELOAD=" + filepath.Join(libs, "librspreload.so"), "GOROCE_ADDR=" + addr, "GOROCE_VERBOSE=1",
-			"PATH=" + os.Getenv("PATH") + ":/usr/sbin"}
+		return []string{"LD_LIBRARY_PATH=" + libs, "LD_PRELOAD=" + filepath.Join(libs, "librspreload.so"),
+			"GOROCE_ADDR=" + addr, "GOROCE_VERBOSE=1", "PATH=" + os.Getenv("PATH") + ":/usr/sbin"}
 	}
 	here, there := env("127.0.0.1"), env("127.0.0.2")
 	t.Run("redis", func(t *testing.T) {
@@ -124,7 +124,8 @@ func TestPreloadServers(t *testing.T) {
 		server(t, here, nginx, "-c", filepath.Join(dir, "conf"), "-p", dir)
 		// Twice on one connection.
 		url := "http://127.0.0.1:7003/page"
-		if got := client(t, there, "", "curl", "-sS", url, url); !bytes.Equal(got, append(page[:len(page):len(page)], page...)) {
+		if got := client(t, there, "", "curl", "-sS", url, url); !bytes.Equal(got,
+			append(page[:len(page):len(page)], page...)) {
 			t.Errorf("curl got %d bytes, not the page twice", len(got))
 		}
 	})

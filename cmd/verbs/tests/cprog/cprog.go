@@ -96,7 +96,8 @@ func Libraries(t *testing.T, verbs, header, debian string) string {
 func Compile(t *testing.T, source string, libs ...string) string {
 	t.Helper()
 	exe := filepath.Join(t.TempDir(), strings.TrimSuffix(filepath.Base(source), ".c"))
-	args := append([]string{"-std=gnu11", "-g", "-O1", "-Wall", "-Wno-unused-function", "-pthread", "-o", exe, source}, libs...)
+	args := append([]string{"-std=gnu11", "-g", "-O1", "-Wall", "-Wno-unused-function", "-pthread", "-o", exe, source},
+		libs...)
 	if b, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
 		t.Fatalf("gcc: %v\n%s", err, b)
 	}

@@ -28,7 +28,8 @@ func TestStartsPrivileged(t *testing.T) {
 	build := func(out string, args ...string) string {
 		t.Helper()
 		path := filepath.Join(dir, out)
-		if b, err := exec.Command("gcc", append([]string{"-std=gnu11", "-o", path}, args...)...).CombinedOutput(); err != nil {
+		if b, err := exec.Command("gcc",
+			append([]string{"-std=gnu11", "-o", path}, args...)...).CombinedOutput(); err != nil {
 			t.Skipf("gcc: %v\n%s", err, b)
 		}
 		return path
@@ -37,10 +38,13 @@ func TestStartsPrivileged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hook := build("libgoroce_hook.so", append([]string{"-shared", "-fPIC", "-fvisibility=hidden", "-pthread", "-ldl"}, sources...)...)
+	hook := build("libgoroce_hook.so",
+		append([]string{"-shared", "-fPIC", "-fvisibility=hidden", "-pthread", "-ldl"}, sources...)...)
 	starter := build("starter", "starter/starter.c")
 	source := filepath.Join(dir, "program.c")
-	if err := os.WriteFile(source, []byte("#include <infiniband/verbs.h>\nint main(int n, char **v) { return n > 9 && v && ibv_fork_init(); }\n"), 0o600); err != nil {
+	if err := os.WriteFile(source,
+		[]byte("#include <infiniband/verbs.h>\nint main(int n, char **v) { return n > 9 && v && ibv_fork_init(); }\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	const somebody = 65534
@@ -72,7 +76,8 @@ func TestStartsPrivileged(t *testing.T) {
 	if err := os.WriteFile(script, []byte("#!/bin/sh\n\"$1\"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{"setuid": "is set-user-ID, for which", "setgid": "is set-group-ID, for which", "plain": "", "other": ""} {
+	for name, want := range map[string]string{"setuid": "is set-user-ID, for which",
+		"setgid": "is set-group-ID, for which", "plain": "", "other": ""} {
 		file := filepath.Join(dir, name)
 		calls := [][]string{{script, file}, {script, name}}
 		for _, how := range []string{"execve", "execv", "execl", "execle", "fexecve", "posix_spawn"} {
@@ -86,7 +91,8 @@ func TestStartsPrivileged(t *testing.T) {
 			switch {
 			case want == "" && got != "":
 				t.Errorf("%v said:\n%s", argv, got)
-			case want != "" && (!strings.HasPrefix(got, "goroce: ") || !strings.Contains(got, want) || strings.Count(got, "\n") != 1):
+			case want != "" &&
+				(!strings.HasPrefix(got, "goroce: ") || !strings.Contains(got, want) || strings.Count(got, "\n") != 1):
 				t.Errorf("%v said:\n%s", argv, got)
 			}
 		}
@@ -106,7 +112,9 @@ func TestSysfs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b, err := exec.Command("gcc", append([]string{"-std=gnu11", "-o", hook, "-shared", "-fPIC", "-fvisibility=hidden", "-pthread", "-ldl"}, sources...)...).CombinedOutput(); err != nil {
+	if b, err := exec.Command("gcc", append([]string{
+		"-std=gnu11", "-o", hook, "-shared", "-fPIC", "-fvisibility=hidden", "-pthread", "-ldl",
+	}, sources...)...).CombinedOutput(); err != nil {
 		t.Skipf("gcc: %v\n%s", err, b)
 	}
 	reader := filepath.Join(dir, "reader")
@@ -151,7 +159,8 @@ func TestSysfs(t *testing.T) {
 		{"fopen", "/sys/class/infiniband/goroce1/ports/1/gids/0", "2001:0db8:0000:0000:0000:0000:0000:0001\n"},
 		{"open", "/sys/class/infiniband_verbs/uverbs1/ibdev", "goroce1\n"},
 		{"open", own, "mine\n"},
-		{"fork", "/sys/class/infiniband/goroce0/node_type", "1: CA\n1: CA\n"}, // the child first, and its parent after its end
+		// The child first, and its parent after its end.
+		{"fork", "/sys/class/infiniband/goroce0/node_type", "1: CA\n1: CA\n"},
 		{"exec", "/sys/class/infiniband/goroce0/node_type", "1: CA\n"},
 		{"cleaner", "/sys/class/infiniband/goroce0/node_type", "1: CA\n"}, // another one has taken it for left behind
 	} {

@@ -59,7 +59,8 @@ func (b *Base) Open(addrs []netip.Addr, port uint16, on func(i int, a netip.Addr
 // CheckAddr returns an error if a link cannot have the address a besides others.
 func CheckAddr(a netip.Addr, others []netip.Addr) error {
 	if !a.IsValid() || a.IsUnspecified() || a.IsMulticast() {
-		return &link.OpenError{Addr: a, Hint: "give the address of an interface: peers and the ICRC need it", Err: errors.New("not a unicast address")}
+		return &link.OpenError{Addr: a, Hint: "give the address of an interface: peers and the ICRC need it",
+			Err: errors.New("not a unicast address")}
 	}
 	if slices.Contains(others, a.WithZone("")) {
 		return &link.OpenError{Addr: a, Err: errors.New("given twice")}
@@ -72,7 +73,8 @@ func CheckAddr(a netip.Addr, others []netip.Addr) error {
 func CheckMTU(a netip.Addr, name string, bytes int) (ib.MTU, error) {
 	m, ok := ib.MTUForInterface(bytes)
 	if !ok {
-		return m, &link.OpenError{Addr: a, Hint: "raise the MTU of " + name, Err: fmt.Errorf("interface MTU %d is too small for RoCE", bytes)}
+		return m, &link.OpenError{Addr: a, Hint: "raise the MTU of " + name,
+			Err: fmt.Errorf("interface MTU %d is too small for RoCE", bytes)}
 	}
 	return m, nil
 }

@@ -77,7 +77,8 @@ func hearOnly(c *net.IPConn, six bool) error {
 	var set error
 	err = raw.Control(func(fd uintptr) {
 		if !six {
-			set = unix.SetsockoptInt(int(fd), unix.SOL_RAW, filterICMP, -1&^(1<<icmpUnreachable)) // a set bit filters out
+			// A set bit filters out.
+			set = unix.SetsockoptInt(int(fd), unix.SOL_RAW, filterICMP, -1&^(1<<icmpUnreachable))
 			return
 		}
 		var f unix.ICMPv6Filter

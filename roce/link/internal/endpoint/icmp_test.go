@@ -119,11 +119,14 @@ func TestSentBack(t *testing.T) {
 		want   bool
 		noHost bool
 	}{
-		"IPv4": {b: four, want: true}, "IPv4 with options": {b: options, want: true}, "IPv6": {b: six, six: true, want: true},
-		"no host": {b: spoilt(four, 1, 1), want: true, noHost: true}, "prohibited": {b: spoilt(four, 1, 13), want: true, noHost: true},
+		"IPv4": {b: four, want: true}, "IPv4 with options": {b: options, want: true}, "IPv6": {b: six,
+			six: true, want: true},
+		"no host": {b: spoilt(four, 1, 1), want: true, noHost: true}, "prohibited": {b: spoilt(four, 1, 13),
+			want: true, noHost: true},
 		"IPv6, no host":  {b: spoilt(six, 1, 3), six: true, want: true, noHost: true},
-		"another family": {b: four, six: true}, "too long": {b: spoilt(four, 1, icmpFragNeeded)}, "no protocol": {b: spoilt(four, 1, 2)},
-		"no source route": {b: spoilt(four, 1, 5)}, "IPv6, too long": {b: spoilt(six, 0, icmpTooBig), six: true},
+		"another family": {b: four, six: true}, "too long": {b: spoilt(four, 1, icmpFragNeeded)},
+		"no protocol": {b: spoilt(four, 1, 2)}, "no source route": {b: spoilt(four, 1, 5)},
+		"IPv6, too long":      {b: spoilt(six, 0, icmpTooBig), six: true},
 		"IPv6, another scope": {b: spoilt(six, 1, 2), six: true}, "another port": {b: spoilt(four, 31, 9)},
 		"another queue pair": {b: spoilt(four, len(four)-57, 9)},
 		"not UDP":            {b: spoilt(four, icmpHeadBytes+9, 6)},
@@ -149,7 +152,8 @@ func TestHearOnly(t *testing.T) {
 	for _, six := range []bool{false, true} {
 		network, at, level, name, want := "ip4:1", "127.0.0.1", unix.SOL_RAW, filterICMP, ^uint32(1<<icmpUnreachable)
 		if six {
-			network, at, level, name, want = "ip6:58", "::1", unix.IPPROTO_ICMPV6, unix.ICMPV6_FILTER, ^uint32(1<<icmp6NoDest|1<<icmpTooBig)
+			network, at, level, name, want = "ip6:58", "::1", unix.IPPROTO_ICMPV6, unix.ICMPV6_FILTER,
+				^uint32(1<<icmp6NoDest|1<<icmpTooBig)
 		}
 		c, err := net.ListenIP(network, &net.IPAddr{IP: net.ParseIP(at)})
 		if err != nil {

@@ -99,7 +99,8 @@ func (l *Local) Open(o Options) (err error) {
 	for i, a := range l.addrs {
 		k, _ := l.Hops.Link(l.index[i])
 		if !k.Ethernet() {
-			return &link.OpenError{Addr: a, Hint: "use the udp link", Err: fmt.Errorf("interface %s is not Ethernet", k.Name)}
+			return &link.OpenError{Addr: a, Hint: "use the udp link",
+				Err: fmt.Errorf("interface %s is not Ethernet", k.Name)}
 		}
 		var r *portReservation
 		if shared != nil {

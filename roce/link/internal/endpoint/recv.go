@@ -23,7 +23,8 @@ type Datagrams interface {
 
 // Receive prepares the receiving side of a link: what it reads from, and for what the packets are
 // that come. handOn is called for each packet that may be for another device, and calls HandOn.
-func (s *Share) Receive(b *Base, from Datagrams, reader *sockio.Reader, split *receive.Splitter, handOn func(p *wire.RxPacket) bool) {
+func (s *Share) Receive(b *Base, from Datagrams, reader *sockio.Reader, split *receive.Splitter,
+	handOn func(p *wire.RxPacket) bool) {
 	s.base, s.from, s.reader, s.split = b, from, reader, split
 	if s.Lease != nil {
 		split.Slot, split.HandOn = s.Lease.Slot(), handOn

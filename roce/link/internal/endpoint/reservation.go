@@ -36,7 +36,8 @@ func reservePort(a netip.Addr, index int, port uint16) (*portReservation, error)
 	}
 	r := &portReservation{fd: fd, addr: a, index: index, port: port}
 	nothing := [1]unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}
-	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &nothing[0]}); err != nil {
+	if err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+		&unix.SockFprog{Len: 1, Filter: &nothing[0]}); err != nil {
 		unix.Close(fd)
 		return nil, &link.OpenError{Addr: a, Err: os.NewSyscallError("setsockopt SO_ATTACH_FILTER", err)}
 	}
@@ -131,7 +132,8 @@ func (r *portReservation) membership(group netip.Addr, opt4, opt6 int) error {
 			&unix.IPv6Mreq{Multiaddr: group.As16(), Interface: uint32(r.index)})
 	}
 	if err != nil {
-		return &link.OpenError{Addr: group, Hint: "does the interface do multicast?", Err: os.NewSyscallError("join or leave group", err)}
+		return &link.OpenError{Addr: group, Hint: "does the interface do multicast?",
+			Err: os.NewSyscallError("join or leave group", err)}
 	}
 	return nil
 }

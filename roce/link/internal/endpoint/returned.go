@@ -57,7 +57,8 @@ func Unreachable(kind, code byte, six bool) (noHost, ok bool) {
 	if six {
 		return code != icmp6NoPort, kind == icmp6NoDest && code != icmp6OtherScope
 	}
-	return code != icmpNoPort, kind == icmpUnreachable && code != icmpNoProtocol && code != icmpFragNeeded && code != icmpSourceRoute
+	return code != icmpNoPort,
+		kind == icmpUnreachable && code != icmpNoProtocol && code != icmpFragNeeded && code != icmpSourceRoute
 }
 
 // sentBack reads an ICMP message that says so, and quotes a datagram to queue pair 1. from is the
@@ -84,10 +85,12 @@ func sentBack(b []byte, six bool, port uint16) (from netip.Addr, back wire.Retur
 		head = int(ip[0]&15) * 4
 		from, to = netip.AddrFrom4([4]byte(ip[12:16])), netip.AddrFrom4([4]byte(ip[16:20]))
 	}
-	if version := ip[0] >> 4; six != (version == 6) || !six && version != 4 || head < ip4HeadBytes || proto != unix.IPPROTO_UDP ||
+	if version := ip[0] >> 4; six != (version == 6) || !six && version != 4 || head < ip4HeadBytes ||
+		proto != unix.IPPROTO_UDP ||
 		len(ip) < head+udpHeadBytes+ib.BTHBytes || binary.BigEndian.Uint16(ip[head+2:]) != port {
 		return from, back, false
 	}
 	quote := ip[head+udpHeadBytes:]
-	return from, wire.Returned{From: to, NoHost: noHost, Quote: quote}, ib.QPN(binary.BigEndian.Uint32(quote[4:]))&ib.QPNMask == ib.QPNGSI
+	return from, wire.Returned{From: to, NoHost: noHost, Quote: quote},
+		ib.QPN(binary.BigEndian.Uint32(quote[4:]))&ib.QPNMask == ib.QPNGSI
 }

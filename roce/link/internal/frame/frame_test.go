@@ -12,10 +12,14 @@ import (
 )
 
 var flows = []Flow{
-	{Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("198.51.100.255"), SrcPort: 0xC001, DstPort: 4791, TrafficClass: 26<<2 | 2, HopLimit: 9},
-	{Src: netip.MustParseAddr("255.254.253.252"), Dst: netip.MustParseAddr("251.250.249.248"), SrcPort: 0xFFFF, DstPort: 4791, TrafficClass: 0xFF, VLAN: 4094},
-	{Src: netip.MustParseAddr("2001:db8::1"), Dst: netip.MustParseAddr("2001:db8:ffff::2"), SrcPort: 0xC001, DstPort: 4791, TrafficClass: 0xA5, HopLimit: 1, FlowLabel: 0xFFFABCDE},
-	{Src: netip.MustParseAddr("fe80::1"), Dst: netip.MustParseAddr("fe80::2"), SrcPort: 1, DstPort: 4791, TrafficClass: 26 << 2, VLAN: 1},
+	{Src: netip.MustParseAddr("192.0.2.1"), Dst: netip.MustParseAddr("198.51.100.255"), SrcPort: 0xC001,
+		DstPort: 4791, TrafficClass: 26<<2 | 2, HopLimit: 9},
+	{Src: netip.MustParseAddr("255.254.253.252"), Dst: netip.MustParseAddr("251.250.249.248"),
+		SrcPort: 0xFFFF, DstPort: 4791, TrafficClass: 0xFF, VLAN: 4094},
+	{Src: netip.MustParseAddr("2001:db8::1"), Dst: netip.MustParseAddr("2001:db8:ffff::2"), SrcPort: 0xC001,
+		DstPort: 4791, TrafficClass: 0xA5, HopLimit: 1, FlowLabel: 0xFFFABCDE},
+	{Src: netip.MustParseAddr("fe80::1"), Dst: netip.MustParseAddr("fe80::2"), SrcPort: 1, DstPort: 4791,
+		TrafficClass: 26 << 2, VLAN: 1},
 }
 
 var macA, macB = [6]byte{2, 0, 0, 0, 0, 1}, [6]byte{2, 0, 0, 0, 0, 2}

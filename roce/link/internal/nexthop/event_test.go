@@ -41,7 +41,8 @@ func (t *Table) takeQueue() (all []*Hop) {
 // Hops that have one neighbour follow its entry, each of them, until they have another or none.
 func TestHopsOfOneNeighbour(t *testing.T) {
 	tab, hops := still(3)
-	gateway, other := rtnl.NeighbourKey{Index: 7, Addr: netip.MustParseAddr("192.0.2.1")}, rtnl.NeighbourKey{Index: 7, Addr: netip.MustParseAddr("192.0.2.2")}
+	gateway, other := rtnl.NeighbourKey{Index: 7, Addr: netip.MustParseAddr("192.0.2.1")},
+		rtnl.NeighbourKey{Index: 7, Addr: netip.MustParseAddr("192.0.2.2")}
 	for _, h := range hops {
 		tab.attach(h, gateway)
 		tab.attach(h, gateway)
@@ -150,7 +151,8 @@ func TestLocate(t *testing.T) {
 	var tab *Table
 	n.A.Do(func() {
 		tab = open(t, Options{
-			Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1"), away, n.A4, n.A6, n.A4}, Indexes: []int{lo, lo, lo, lo, 11},
+			Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1"), away, n.A4, n.A6, n.A4}, Indexes: []int{lo,
+				lo, lo, lo, 11},
 		})
 	})
 	h := tab.Get(n.B4, n.A4)
@@ -196,7 +198,8 @@ func TestUseProbes(t *testing.T) {
 	for _, c := range []struct {
 		s    State
 		asks bool
-	}{{State{Status: Ready, stale: true}, true}, {State{Status: Failed}, true}, {State{Status: Ready}, false}, {State{Status: Evicted}, false}} {
+	}{{State{Status: Ready, stale: true}, true}, {State{Status: Failed}, true}, {State{Status: Ready}, false},
+		{State{Status: Evicted}, false}} {
 		tab, hops := still(1)
 		hops[0].Use(&c.s)
 		require.Empty(t, tab.takeQueue(), "it was looked up just now")

@@ -20,7 +20,8 @@ func TestNarrow(t *testing.T) {
 	if lo < 0 || all[lo].Flags&net.FlagUp == 0 {
 		t.Skip("the loopback interface is not up here")
 	}
-	src, dst, other := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.3")
+	src, dst, other := netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2"),
+		netip.MustParseAddr("127.0.0.3")
 	tab := open(t, Options{Addrs: []netip.Addr{src}, Indexes: []int{all[lo].Index}})
 	h := tab.Get(dst, src)
 	require.Equal(t, Ready, h.State().Status)

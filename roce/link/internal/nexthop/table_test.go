@@ -79,11 +79,12 @@ func TestApply(t *testing.T) {
 		changed bool
 		probe   bool
 	}{
-		{state: 0x01, want: Pending},                                               // INCOMPLETE
-		{state: 0x02, mac: mac, want: Ready, changed: true},                        // REACHABLE
-		{state: 0x04, mac: mac, want: Ready},                                       // STALE, unused
-		{state: 0x04, mac: mac, used: true, want: Ready, probe: true},              // STALE, in use
-		{state: 0x01, want: Ready},                                                 // resolved again: the old MAC is kept
+		{state: 0x01, want: Pending},                                  // INCOMPLETE
+		{state: 0x02, mac: mac, want: Ready, changed: true},           // REACHABLE
+		{state: 0x04, mac: mac, want: Ready},                          // STALE, unused
+		{state: 0x04, mac: mac, used: true, want: Ready, probe: true}, // STALE, in use
+		// Resolved again: the old MAC is kept.
+		{state: 0x01, want: Ready},
 		{state: 0x20, want: Failed, changed: true},                                 // FAILED
 		{state: 0x20, want: Failed},                                                // still
 		{state: 0x02, mac: rtnl.MAC{2, 0, 0, 0, 0, 7}, want: Ready, changed: true}, // another
@@ -141,7 +142,8 @@ func TestLostNotifications(t *testing.T) {
 			require.Empty(t, want, "what was not told")
 		}
 	}
-	if own, err := links[0].Addrs(); err != nil || !slices.ContainsFunc(own, func(a net.Addr) bool { return a.String() == "::1/128" }) {
+	if own, err := links[0].Addrs(); err != nil ||
+		!slices.ContainsFunc(own, func(a net.Addr) bool { return a.String() == "::1/128" }) {
 		t.Skip("the rest needs an IPv6 loopback address")
 	}
 	select {

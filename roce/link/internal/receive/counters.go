@@ -25,7 +25,8 @@ func (c *Counters) Work() uint64 { return c.datagrams.Load() + c.In.Load() }
 
 // Read fills in the counters.
 func (c *Counters) Read(o *link.Stats) {
-	o.RxPackets, o.RxBytes, o.RxDatagrams, o.RxCalls = c.packets.Load(), c.bytes.Load(), c.datagrams.Load(), c.Calls.Load()
+	o.RxPackets, o.RxBytes, o.RxDatagrams, o.RxCalls = c.packets.Load(), c.bytes.Load(),
+		c.datagrams.Load(), c.Calls.Load()
 	o.RxICRC, o.RxSolved, o.RxShort = c.icrc.Load(), c.solved.Load(), c.short.Load()
 	o.RxHandedOn, o.RxHandedLost, o.RxHandedIn = c.On.Load(), c.Lost.Load(), c.In.Load()
 	o.RxNobody, o.RxUnasked = c.Nobody.Load(), c.Unasked.Load()

@@ -70,7 +70,8 @@ func (s *Splitter) leave(p *wire.RxPacket) bool {
 	}
 	r := len(l.rests) - 1
 	if n := len(l.runs); n == 0 || l.runs[n-1].rest != r || l.runs[n-1].to != l.next {
-		l.runs = append(l.runs, leftRun{from: l.next, to: l.next, index: s.index, rest: r, ident: c.Ident, known: c.Known})
+		l.runs = append(l.runs,
+			leftRun{from: l.next, to: l.next, index: s.index, rest: r, ident: c.Ident, known: c.Known})
 	}
 	l.next++
 	l.runs[len(l.runs)-1].to = l.next

@@ -15,8 +15,7 @@ import (
 
 var source = link.Source{Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.0.2"), SrcPort: 0xC001}
 
-// run makes a run of packets of the lengths (BTH through ICRC), numbered up
-// from ident.
+// run makes a run of packets of the lengths (BTH through ICRC), numbered up from ident.
 func run(ident uint16, lengths ...int) (all []byte, packets [][]byte) {
 	c := ib.NewICRC(ib.Flow{Src: source.Src, Dst: source.Dst, SrcPort: source.SrcPort, DstPort: ib.UDPPort})
 	r := rand.New(rand.NewPCG(1, 1))
@@ -57,12 +56,15 @@ func TestSplit(t *testing.T) {
 				ident = 0xFFFE // the number wraps in the run
 			}
 			all, want := run(ident, lengths...)
-			require.True(t, s.Begin(&Datagram{Data: all, Source: source, TrafficClass: 5, HopLimit: 6, Ident: ident, Known: known, Segment: 100}))
+			require.True(t, s.Begin(&Datagram{
+				Data: all, Source: source, TrafficClass: 5, HopLimit: 6, Ident: ident, Known: known, Segment: 100,
+			}))
 			batch := make([]wire.RxPacket, size)
 			i := 0
 			for s.Pending() {
 				for _, p := range batch[:s.Split(batch)] {
-					require.Equal(t, wire.RxPacket{Data: want[i], Src: source.Src, Dst: source.Dst, SrcPort: source.SrcPort, TrafficClass: 5, HopLimit: 6, InRun: true}, p)
+					require.Equal(t, wire.RxPacket{Data: want[i], Src: source.Src, Dst: source.Dst,
+						SrcPort: source.SrcPort, TrafficClass: 5, HopLimit: 6, InRun: true}, p)
 					i++
 				}
 			}
@@ -75,8 +77,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// A packet that is wrong does not harm its neighbours, nor a tail that is no
-// packet.
+// A packet that is wrong does not harm its neighbours, nor a tail that is no packet.
 func TestSplitWrong(t *testing.T) {
 	s := splitter()
 	all, want := run(9, 100, 100, 100, 100)
@@ -140,14 +141,15 @@ func TestHandOn(t *testing.T) {
 	require.Equal(t, link.Stats{RxPackets: 3, RxBytes: 150}, stats(s))
 }
 
-// What cannot hold packets is counted and left out, and so is what was begun
-// before.
+// What cannot hold packets is counted and left out, and so is what was begun before.
 func TestBegin(t *testing.T) {
 	s := splitter()
 	long := make([]byte, ib.MaxPacketBytes+1)
 	all, _ := run(0, 50)
 	require.True(t, s.Begin(&Datagram{Data: all, Source: source}))
-	for _, d := range []Datagram{{}, {Data: long}, {Data: long, Segment: ib.MaxPacketBytes + 1}, {Data: long, Segment: -1}} {
+	for _, d := range []Datagram{
+		{}, {Data: long}, {Data: long, Segment: ib.MaxPacketBytes + 1}, {Data: long, Segment: -1},
+	} {
 		d.Source = source
 		require.False(t, s.Begin(&d))
 		require.False(t, s.Pending())

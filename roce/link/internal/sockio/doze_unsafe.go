@@ -37,7 +37,8 @@ func endDoze() { dozing.Add(-1) }
 
 // rawPpoll is unix.Ppoll without a timeout and a mask, hidden from the runtime.
 func rawPpoll(fds []unix.PollFd, _ *unix.Timespec, _ *unix.Sigset_t) (int, error) {
-	n, _, errno := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(unsafe.SliceData(fds))), uintptr(len(fds)), 0, 0, 0, 0)
+	n, _, errno := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(unsafe.SliceData(fds))),
+		uintptr(len(fds)), 0, 0, 0, 0)
 	if errno != 0 {
 		return 0, errno
 	}

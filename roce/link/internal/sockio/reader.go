@@ -35,7 +35,8 @@ func NewReader(size, bulk int) *Reader {
 	bulk = min(bulk, MaxReadBatch)
 	r := &Reader{
 		Recvmmsg: Recv,
-		hdrs:     make([]Mmsghdr, MaxReadBatch), iovs: make([]unix.Iovec, MaxReadBatch), bufs: make([][]byte, MaxReadBatch),
+		hdrs:     make([]Mmsghdr, MaxReadBatch), iovs: make([]unix.Iovec, MaxReadBatch), bufs: make([][]byte,
+			MaxReadBatch),
 		bulk: bulk, width: bulk, spent: MaxReadBatch,
 	}
 	mem := make([]byte, MaxReadBatch*size)

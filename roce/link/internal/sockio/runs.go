@@ -154,7 +154,8 @@ func (t *Batch[P]) Take(k int, p *wire.TxPacket, size int, icrc uint32) {
 
 // Build makes the messages. It calls begin for each, with the size of its first packet, which calls
 // Begin. icrc returns the ICRC of a packet whose index in its datagram differs from that of Place.
-func (t *Batch[P]) Build(begin func(path P, size int) *Message[P], icrc func(path P, p *wire.TxPacket, index int) uint32) {
+func (t *Batch[P]) Build(begin func(path P, size int) *Message[P],
+	icrc func(path P, p *wire.TxPacket, index int) uint32) {
 	r := &t.sorted
 	waits := false // the previous run joins this one
 	for k := range r.runs {

@@ -86,7 +86,8 @@ func BindHint(err error, port uint16) string {
 				"unload it (modprobe -r rdma_rxe), or run in another network namespace", port)
 		}
 		return fmt.Sprintf("something else uses UDP port %d on this address, and one of both cannot share it: "+
-			"`ss -ulpn sport = :%d` shows it; give each program an address of its own (127.0.0.1, 127.0.0.2, ...)", port, port)
+			"`ss -ulpn sport = :%d` shows it; give each program an address of its own (127.0.0.1, 127.0.0.2, ...)",
+			port, port)
 	case errors.Is(err, unix.EADDRNOTAVAIL):
 		return "no interface here has this address, or its detection is not finished: see `ip addr`"
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):

@@ -14,8 +14,8 @@ import (
 // A zone says by name or by number which interface is meant, wherever that is in the list.
 func TestInterfaceOfZone(t *testing.T) {
 	n := linktest.NewNamespace(t)
-	n.IP("link add first type veth peer name second", "addr add fe80::5/64 dev first nodad", "addr add fe80::5/64 dev second nodad",
-		"addr add 192.0.2.9/24 dev second")
+	n.IP("link add first type veth peer name second", "addr add fe80::5/64 dev first nodad",
+		"addr add fe80::5/64 dev second nodad", "addr add 192.0.2.9/24 dev second")
 	n.Do(func() {
 		for _, name := range []string{"first", "second"} {
 			i, err := net.InterfaceByName(name)
@@ -27,7 +27,8 @@ func TestInterfaceOfZone(t *testing.T) {
 				require.Equal(t, name, got.Name)
 			}
 		}
-		for addr, want := range map[string]string{"192.0.2.9": "second", "127.9.8.7": "lo", "fe80::5%lo": "", "192.0.2.8": "", "fe80::6%second": ""} {
+		for addr, want := range map[string]string{"192.0.2.9": "second", "127.9.8.7": "lo", "fe80::5%lo": "",
+			"192.0.2.8": "", "fe80::6%second": ""} {
 			got, err := sockio.InterfaceOf(netip.MustParseAddr(addr))
 			require.NoError(t, err)
 			require.Equal(t, want != "", got != nil, addr)

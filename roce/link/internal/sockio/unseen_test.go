@@ -19,7 +19,8 @@ func TestInterfacesUnseen(t *testing.T) {
 			return nil, &net.OpError{Op: "route", Net: "ip+net", Err: os.NewSyscallError("netlinkrib", errno)}
 		}
 	}
-	for addr, mtu := range map[string]int{"127.0.0.1": 1 << 16, "::1": 1 << 16, "192.0.2.9": 1500, "2001:db8::9": 1500, "fe80::5%eth0": 0} {
+	for addr, mtu := range map[string]int{"127.0.0.1": 1 << 16, "::1": 1 << 16, "192.0.2.9": 1500,
+		"2001:db8::9": 1500, "fe80::5%eth0": 0} {
 		for _, errno := range []syscall.Errno{syscall.EAFNOSUPPORT, syscall.EACCES, syscall.EPERM} {
 			got, err := interfaceOf(netip.MustParseAddr(addr), failing(errno))
 			if mtu == 0 {

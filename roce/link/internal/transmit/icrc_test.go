@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The three ways to the ICRC of a packet agree, for FLUSH with that of rxe,
-// too, which is another.
+// The three ways to the ICRC of a packet agree, for FLUSH with that of rxe, too, which is another.
 func TestICRC(t *testing.T) {
-	flow := ib.Flow{Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.0.2"), SrcPort: 0xC001, DstPort: ib.UDPPort}
+	flow := ib.Flow{Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.0.2"),
+		SrcPort: 0xC001, DstPort: ib.UDPPort}
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, rxe := range []bool{false, true} {
 		c := ICRC{ICRC: ib.NewICRC(flow), RxeFlush: rxe}

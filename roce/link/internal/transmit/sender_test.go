@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var flow = ib.Flow{Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.0.2"), SrcPort: 0xC001, DstPort: ib.UDPPort}
+var flow = ib.Flow{Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAddr("10.0.0.2"),
+	SrcPort: 0xC001, DstPort: ib.UDPPort}
 
 // kernel is sockets that take what a test says.
 type kernel struct {
@@ -86,14 +87,20 @@ func TestAnswers(t *testing.T) {
 		gso     bool
 		stats   link.Stats
 	}{
-		"it is taken":     {gso: true, stats: five(1, 1)},
-		"interrupted":     {answers: []unix.Errno{interrupted, interrupted}, gso: true, stats: five(3, 1)},
-		"no room":         {answers: []unix.Errno{again}, waiting: n * size, gso: true, stats: link.Stats{TxCalls: 1, TxBlocked: 1}},
-		"no memory":       {answers: []unix.Errno{gone}, lost: []unix.Errno{gone}, gso: true, stats: link.Stats{TxCalls: 1}},
-		"not in one":      {answers: []unix.Errno{refused, refused}, stats: with(five(7, 5), func(s *link.Stats) { s.GSOFallbacks = 1 })},
-		"nor singly":      {answers: []unix.Errno{refused, refused, gone, gone, gone, gone, gone}, lost: []unix.Errno{gone, gone, gone, gone, gone}, gso: true, stats: link.Stats{TxCalls: 7}},
-		"singly, a full":  {answers: []unix.Errno{refused, refused, 0, interrupted, 0, again}, waiting: n * size, gso: true, stats: link.Stats{TxPackets: 2, TxBytes: 2 * size, TxDatagrams: 2, TxCalls: 6, TxBlocked: 1}},
-		"one is too long": {answers: []unix.Errno{refused, refused, unix.EMSGSIZE}, lost: []unix.Errno{unix.EMSGSIZE}, gso: true, stats: link.Stats{TxPackets: 4, TxBytes: 4 * size, TxDatagrams: 4, TxCalls: 7}},
+		"it is taken": {gso: true, stats: five(1, 1)},
+		"interrupted": {answers: []unix.Errno{interrupted, interrupted}, gso: true, stats: five(3, 1)},
+		"no room": {answers: []unix.Errno{again}, waiting: n * size, gso: true,
+			stats: link.Stats{TxCalls: 1, TxBlocked: 1}},
+		"no memory": {answers: []unix.Errno{gone}, lost: []unix.Errno{gone}, gso: true,
+			stats: link.Stats{TxCalls: 1}},
+		"not in one": {answers: []unix.Errno{refused, refused},
+			stats: with(five(7, 5), func(s *link.Stats) { s.GSOFallbacks = 1 })},
+		"nor singly": {answers: []unix.Errno{refused, refused, gone, gone, gone, gone, gone},
+			lost: []unix.Errno{gone, gone, gone, gone, gone}, gso: true, stats: link.Stats{TxCalls: 7}},
+		"singly, a full": {answers: []unix.Errno{refused, refused, 0, interrupted, 0, again}, waiting: n * size,
+			gso: true, stats: link.Stats{TxPackets: 2, TxBytes: 2 * size, TxDatagrams: 2, TxCalls: 6, TxBlocked: 1}},
+		"one is too long": {answers: []unix.Errno{refused, refused, unix.EMSGSIZE}, lost: []unix.Errno{unix.EMSGSIZE},
+			gso: true, stats: link.Stats{TxPackets: 4, TxBytes: 4 * size, TxDatagrams: 4, TxCalls: 7}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newKernel()
