@@ -24,11 +24,11 @@ type plainPeer struct {
 	data  []byte // of the last question
 }
 
-// A peer of this protocol answers within silence; one that does not is asked again after repeat,
-// beside what it gets without a header, since it may have begun later.
+// A peer of this protocol answers within plainSilence. One that does not is asked again after
+// plainRepeat, beside what it gets without a header, since it may have begun later.
 const (
-	silence = 100 * time.Millisecond
-	repeat  = time.Second
+	plainSilence = 100 * time.Millisecond
+	plainRepeat  = time.Second
 )
 
 // servedPlain handles a message without a header. mu is held.
@@ -60,9 +60,9 @@ func (c *PacketConn) putPlain(p *packetPeer, data []byte) error {
 		return c.sendPlain(p, data)
 	}
 	now := time.Now()
-	silent := !p.plain.first.IsZero() && now.Sub(p.plain.first) >= silence
+	silent := !p.plain.first.IsZero() && now.Sub(p.plain.first) >= plainSilence
 	if silent {
-		if err := c.sendPlain(p, data); err != nil || now.Sub(p.plain.last) < repeat {
+		if err := c.sendPlain(p, data); err != nil || now.Sub(p.plain.last) < plainRepeat {
 			return err
 		}
 	}
