@@ -147,8 +147,7 @@ func (s *Shard) loop(lapsed bool) {
 		if s.ack.over(now, s.forThreads()) {
 			s.endAckDelay()
 		}
-		alone := !busy && !s.shareCPU()
-		if !s.pace.turn(now, busy, s.received, s.spin) && !alone {
+		if s.lookAgain(now, busy) {
 			continue
 		}
 		s.endAckDelay()

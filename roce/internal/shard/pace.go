@@ -11,8 +11,8 @@ import "time"
 // maxLooks times, and less often when they do not.
 //
 // Where looks still end in a sleep now and then, or others get the CPU meanwhile, it may be better
-// to share the CPU: to let others run before each of a few looks, and then to sleep. Only a trial
-// can tell: see tryout.
+// to share the CPU: to let others run before each of a few looks, and then to sleep. It is where
+// others want the CPU most of the time (demand). Else only a trial can tell (tryout).
 //
 // pace counts turns, not time. A turn of a look takes 1 us on most machines, 4 us where system
 // calls are slow, and 30 to 100 us where instructions are emulated, and everything else slows down
@@ -27,13 +27,15 @@ type pace struct {
 	last   int64 // the last turn
 	lost   bool  // a turn of this look took long, as somebody else ran
 	vain   share // how many looks end in a sleep, or lost the CPU
+	asked  bool  // it was found out, in this look, whether others want the CPU
+	demand demand
 	tryout tryout
 }
 
 // begin notes that a receiver begins, or that something came.
 func (v *pace) begin(now int64) {
 	v.came()
-	v.since, v.awake, v.turns, v.last, v.lost = now, now, 0, now, false
+	v.since, v.awake, v.turns, v.last, v.lost, v.asked = now, now, 0, now, false, false
 }
 
 // woke notes the end of a sleep.
@@ -59,11 +61,19 @@ func (v *pace) looks(spin spinTime) bool {
 	if spin.exact {
 		return spin.ns > 0
 	}
-	return v.tryout.looks()
+	return v.tryout.looks() && !v.demand.exceeds()
 }
 
 // shares reports whether to let others run before each look.
-func (v *pace) shares(spin spinTime) bool { return !spin.exact && !v.tryout.looks() }
+func (v *pace) shares(spin spinTime) bool { return !spin.exact && !v.looks(spin) }
+
+// asks reports whether a receiver that is to sleep, and keeps its CPU, is to find out first if
+// others want it: once in a look.
+func (v *pace) asks(spin spinTime) bool {
+	asks := !spin.exact && !v.asked && v.looks(spin)
+	v.asked = v.asked || asks
+	return asks
+}
 
 // turn notes a look at the link, how many packets it found, and reports whether to sleep.
 func (v *pace) turn(now int64, busy bool, packets int, spin spinTime) bool {
@@ -73,8 +83,9 @@ func (v *pace) turn(now int64, busy bool, packets int, spin spinTime) bool {
 	if busy {
 		if looks {
 			v.vain.note(v.lost)
+			v.demand.found()
 		}
-		if packets > 0 {
+		if packets > 0 && !v.demand.exceeds() {
 			v.tryout.came(now, packets, v.vain >= 2./shareOf)
 		}
 		v.begin(now)

@@ -158,16 +158,14 @@ func (s *Shard) sit(ctx context.Context, sig *Signal) (bool, error) {
 			return true, s.ClosedErr()
 		}
 		now = s.link.Now()
-		look = !s.pace.turn(now, busy, s.received, s.spin)
 		if s.leaseOver {
 			s.takeOver()
 		}
 		if sig.isSet() {
+			s.pace.turn(now, busy, s.received, s.spin)
 			continue
 		}
-		if !busy && !s.shareCPU() {
-			look = false
-		}
+		look = s.lookAgain(now, busy)
 		s.endAckDelay()
 	}
 	return false, nil

@@ -169,17 +169,15 @@ func (s *Shard) Await(done func() bool, slept bool) {
 		s.keeper.polls.Add(1)
 		busy, err := s.progress(s.expectReply)
 		now = s.link.Now()
-		look = !s.pace.turn(now, busy, s.received, s.spin)
 		if err != nil || s.leaseOver || s.link.Blocked() {
 			s.takeOver() // it meets the error again
 			return
 		}
 		if s.received < rxBatch && done() { // what is left of a full batch wakes nobody
+			s.pace.turn(now, busy, s.received, s.spin)
 			return
 		}
-		if !busy && !s.shareCPU() {
-			look = false
-		}
+		look = s.lookAgain(now, busy)
 		s.sendUnlessBusy()
 	}
 }

@@ -85,30 +85,52 @@ func (s *Shard) GiveWay() {
 		s.Gosched()
 	}
 	if s.machine.CPUs() == 1 {
-		s.yieldCPU()
+		_, _ = s.yieldCPU()
 	}
 }
 
-// shareCPU yields the CPU for a receiver with one CPU, or where tryout prefers sharing. It reports
+// shareCPU yields the CPU for a receiver with one CPU, or where it is better to share. It reports
 // false if unrelated work forbids the yield. rxMu is held.
 func (s *Shard) shareCPU() bool {
 	if s.machine.CPUs() > 1 && !s.pace.shares(s.spin) {
 		return true
 	}
-	return s.yieldCPU()
+	took, ok := s.yieldCPU()
+	if ok {
+		s.pace.demand.yielded(took)
+	}
+	return ok
 }
 
-// yieldCPU lets another thread run on this CPU, if one wants to. It reports false if it did not
-// because of unrelated work: nobody can send while this thread looks.
-func (s *Shard) yieldCPU() bool {
+// lookAgain reports whether a receiver is to look once more after a look, or to sleep: see pace and
+// demand. rxMu is held.
+func (s *Shard) lookAgain(now int64, busy bool) bool {
+	look := !s.pace.turn(now, busy, s.received, s.spin)
+	switch {
+	case busy:
+		return look
+	case !s.shareCPU():
+		return false
+	case !look && s.machine.CPUs() > 1 && s.pace.asks(s.spin):
+		took, ok := s.yieldCPU()
+		return ok && s.pace.demand.yielded(took)
+	}
+	return look
+}
+
+// yieldCPU lets another thread run on this CPU, if one wants to, and returns how long that took, in
+// ns. It reports false if it did not because of unrelated work: nobody can send while this thread
+// looks.
+func (s *Shard) yieldCPU() (took int64, ok bool) {
 	y := &s.yield
 	start := s.link.Now()
 	if start < y.backoffUntil.Load() {
-		return false
+		return 0, false
 	}
 	s.machine.Yield()
-	y.gaveWay(start, s.link.Now())
-	return true
+	end := s.link.Now()
+	y.gaveWay(start, end)
+	return end - start, true
 }
 
 // gaveWay notes how long it took to get the CPU back.

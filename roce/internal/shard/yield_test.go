@@ -108,15 +108,15 @@ func TestOneCPU(t *testing.T) {
 	m := &oneCPU{ran: func() { l.now += 1000 }}
 	s := &Shard{machine: m, link: l}
 	for range 10 {
-		require.True(t, s.yieldCPU())
+		require.True(t, s.shareCPU())
 	}
 	require.Equal(t, 10, m.yields)
 	m.ran = func() { l.now += 4_000_000 }
-	require.True(t, s.yieldCPU())
-	require.False(t, s.yieldCPU())
+	require.True(t, s.shareCPU())
+	require.False(t, s.shareCPU())
 	require.Equal(t, 11, m.yields)
 	l.now += staleNs
-	require.True(t, s.yieldCPU())
+	require.True(t, s.shareCPU())
 }
 
 // clockLink is a link of which only the clock is used.
