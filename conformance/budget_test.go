@@ -55,8 +55,8 @@ func sources(t *testing.T, tests bool) (all []source) {
 // commit that raises one says why. One that is far above what is there is lowered with the commit
 // that made it so.
 var lineBudgets = map[string]int{
-	"ib":                  2825,
-	"mem":                 2205,
+	"ib":                  2800,
+	"mem":                 2125,
 	"transport":           13043,
 	"roce/verbs":          4801,
 	"roce/rdmacm":         6236,
@@ -65,9 +65,9 @@ var lineBudgets = map[string]int{
 	"roce/internal/shard": 3546,
 	"roce/internal/slots": 2274,
 	"roce/link":           18471,
-	"cmd/internal":        26225,
+	"cmd/internal":        26221,
 	"cmd/verbs":           6624,
-	"conformance":         36340,
+	"conformance":         36080,
 	"bench":               23655,
 	"internal":            3402,
 	"bench/apps":          9075,

@@ -151,8 +151,10 @@ func bothFindings(es [2]*explanation, rows []row, numbers [2]map[int]int, names 
 			own := *f
 			own.Connection = numbers[file][f.Connection]
 			p := pageFinding{Finding: &own, Weight: weigh(f), In: file}
-			if i, ok := place[file][first(f.Frames)]; ok {
-				own.AtNs = rows[i].atNs - es[0].StartNs
+			if len(f.Frames) > 0 {
+				if i, ok := place[file][f.Frames[0]]; ok {
+					own.AtNs = rows[i].atNs - es[0].StartNs
+				}
 			}
 			k := same{f.Kind, f.QPN, f.PSN, own.Connection}
 			if n, ok := seen[k]; ok && file == 1 {
@@ -207,11 +209,4 @@ func bothFindings(es [2]*explanation, rows []row, numbers [2]map[int]int, names 
 		}
 	}
 	return out
-}
-
-func first(frames []int) int {
-	if len(frames) == 0 {
-		return 0
-	}
-	return frames[0]
 }
