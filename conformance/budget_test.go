@@ -63,7 +63,7 @@ var lineBudgets = map[string]int{
 	"roce/rsocket":        6295,
 	"roce/analyse":        9310,
 	"roce/internal/shard": 3546,
-	"roce/internal/slots": 2274,
+	"roce/internal/slots": 2271,
 	"roce/link":           18471,
 	"cmd/internal":        26221,
 	"cmd/verbs":           6624,
