@@ -26,9 +26,13 @@ func (e *Engine) CreateAH(pd *mem.PD, av AddressVector) (*AH, error) {
 	if err := e.resolve(op, &av, true, &a.path); err != nil {
 		return nil, err
 	}
+	if err := checkCount(op, e.ahs, MaxObjects); err != nil {
+		return nil, err
+	}
 	if err := e.retainPD(op, pd); err != nil {
 		return nil, err
 	}
+	e.ahs++
 	if av.FlowLabel != 0 {
 		a.path.SrcPort = ib.SourcePort(av.FlowLabel)
 	} else {
@@ -50,6 +54,7 @@ func (a *AH) Destroy() error {
 	}
 	a.gone = true
 	a.pd.Release()
+	a.e.ahs--
 	return nil
 }
 

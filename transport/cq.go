@@ -88,10 +88,15 @@ func checkCQE(op string, n int) error {
 
 // CreateCQ makes a CQ for n completions. Its memory grows up to that as completions wait.
 func (e *Engine) CreateCQ(n int, userData any) (*CQ, error) {
-	if err := checkCQE("create CQ", n); err != nil {
+	const op = "create CQ"
+	if err := checkCQE(op, n); err != nil {
+		return nil, err
+	}
+	if err := checkCount(op, e.cqs, MaxObjects); err != nil {
 		return nil, err
 	}
 	r := newCQRing(ringSize(min(n, minCQSlots)))
+	e.cqs++
 	e.events.reserve(cqEvents)
 	return &CQ{e: e, userData: userData, prod: r, cons: r, capacity: n}, nil
 }
@@ -288,5 +293,6 @@ func (cq *CQ) Destroy() error {
 	cq.ring = nil
 	cq.e.events.purge(func(ev *Event) bool { return ev.CQ == cq })
 	cq.e.events.release(cqEvents)
+	cq.e.cqs--
 	return nil
 }

@@ -7,6 +7,7 @@ import "time"
 const (
 	// Queue pairs of an engine: half the numbers of a slot of 6 bits, so free ones are soon found.
 	MaxQPs         = 1 << 17
+	MaxObjects     = 1 << 17 // CQs of an engine, and SRQs, and address handles
 	MaxQueueWR     = 1 << 20 // work requests of one queue
 	MaxSGE         = 32      // scatter/gather elements of a work request
 	MaxInline      = 1024    // bytes of inline data of a send work request

@@ -69,14 +69,22 @@ type QP struct {
 	userData any
 }
 
+// checkCount says whether there may be one more of n objects.
+func checkCount(op string, n, limit int) error {
+	if n >= limit {
+		return opErr(op, ErrLimit, "%d exist", n)
+	}
+	return nil
+}
+
 // CreateQP makes a QP in state RESET. A QPN of 0 in the attributes selects a random number, because
 // a predictable one invites forged packets.
 func (e *Engine) CreateQP(a QPInitAttr) (*QP, error) {
 	if err := e.checkInitAttr(&a); err != nil {
 		return nil, err
 	}
-	if len(e.qps) >= MaxQPs {
-		return nil, opErr("create QP", ErrLimit, "%d exist", len(e.qps))
+	if err := checkCount("create QP", len(e.qps), MaxQPs); err != nil {
+		return nil, err
 	}
 	n, err := e.allocQPN(a.QPN)
 	if err != nil {

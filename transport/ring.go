@@ -7,10 +7,14 @@ func (e *Engine) CreateRingCQ(n int, memory []byte, userData any) (*CQ, error) {
 	if err := checkCQE(op, n); err != nil {
 		return nil, err
 	}
+	if err := checkCount(op, e.cqs, MaxObjects); err != nil {
+		return nil, err
+	}
 	r, err := newRing(op, n, memory)
 	if err != nil {
 		return nil, err
 	}
+	e.cqs++
 	e.events.reserve(cqEvents)
 	return &CQ{e: e, userData: userData, foreign: true, ring: r, capacity: n}, nil
 }
