@@ -26,13 +26,9 @@ func (e *Engine) CreateAH(pd *mem.PD, av AddressVector) (*AH, error) {
 	if err := e.resolve(op, &av, true, &a.path); err != nil {
 		return nil, err
 	}
-	if err := checkCount(op, e.ahs, MaxObjects); err != nil {
+	if err := e.retainPD(op, pd, &e.ahs); err != nil {
 		return nil, err
 	}
-	if err := e.retainPD(op, pd); err != nil {
-		return nil, err
-	}
-	e.ahs++
 	if av.FlowLabel != 0 {
 		a.path.SrcPort = ib.SourcePort(av.FlowLabel)
 	} else {

@@ -86,13 +86,16 @@ func checkCQE(op string, n int) error {
 	return nil
 }
 
+func (e *Engine) checkNewCQ(op string, n int) error {
+	if e.cqs >= MaxObjects {
+		return opErr(op, ErrLimit, "%d exist", e.cqs)
+	}
+	return checkCQE(op, n)
+}
+
 // CreateCQ makes a CQ for n completions. Its memory grows up to that as completions wait.
 func (e *Engine) CreateCQ(n int, userData any) (*CQ, error) {
-	const op = "create CQ"
-	if err := checkCQE(op, n); err != nil {
-		return nil, err
-	}
-	if err := checkCount(op, e.cqs, MaxObjects); err != nil {
+	if err := e.checkNewCQ("create CQ", n); err != nil {
 		return nil, err
 	}
 	r := newCQRing(ringSize(min(n, minCQSlots)))

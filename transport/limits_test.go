@@ -18,21 +18,25 @@ func TestObjectLimits(t *testing.T) {
 	require.NoError(t, err)
 	type destroyer interface{ Destroy() error }
 	for name, kind := range map[string]struct {
-		exist, limit int
-		create       func() (destroyer, error)
+		exist  int
+		create func() (destroyer, error)
 	}{
-		"CQ":      {b.e.cqs, MaxObjects, func() (destroyer, error) { return b.e.CreateCQ(1, nil) }},
-		"ring CQ": {b.e.cqs, MaxObjects, func() (destroyer, error) { return b.e.CreateRingCQ(1, ringMemory(1), nil) }},
-		"SRQ":     {0, MaxObjects, func() (destroyer, error) { return b.e.CreateSRQ(b.pd, SRQAttr{MaxWR: 1, MaxSGE: 1}, nil) }},
-		"AH":      {0, MaxObjects, func() (destroyer, error) { return b.e.CreateAH(b.pd, AddressVector{DGID: gid("192.0.2.9")}) }},
-		"QP": {len(b.e.qps), MaxQPs, func() (destroyer, error) {
+		"CQ":      {b.e.cqs, func() (destroyer, error) { return b.e.CreateCQ(1, nil) }},
+		"ring CQ": {b.e.cqs, func() (destroyer, error) { return b.e.CreateRingCQ(1, ringMemory(1), nil) }},
+		"SRQ": {0, func() (destroyer, error) {
+			return b.e.CreateSRQ(b.pd, SRQAttr{MaxWR: 1, MaxSGE: 1}, nil)
+		}},
+		"AH": {0, func() (destroyer, error) {
+			return b.e.CreateAH(b.pd, AddressVector{DGID: gid("192.0.2.9")})
+		}},
+		"QP": {len(b.e.qps), func() (destroyer, error) {
 			return b.e.CreateQP(QPInitAttr{Type: ib.UD, PD: b.pd, SendCQ: cq, RecvCQ: cq,
 				Caps: QPCaps{MaxSendWR: 1, MaxRecvWR: 1, MaxSendSGE: 1, MaxRecvSGE: 1}})
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			objects := make([]destroyer, 0, kind.limit)
-			for range kind.limit - kind.exist {
+			objects := make([]destroyer, 0, MaxObjects)
+			for range MaxObjects - kind.exist {
 				o, err := kind.create()
 				require.NoError(t, err)
 				objects = append(objects, o)

@@ -69,21 +69,10 @@ type QP struct {
 	userData any
 }
 
-// checkCount says whether there may be one more of n objects.
-func checkCount(op string, n, limit int) error {
-	if n >= limit {
-		return opErr(op, ErrLimit, "%d exist", n)
-	}
-	return nil
-}
-
 // CreateQP makes a QP in state RESET. A QPN of 0 in the attributes selects a random number, because
 // a predictable one invites forged packets.
 func (e *Engine) CreateQP(a QPInitAttr) (*QP, error) {
 	if err := e.checkInitAttr(&a); err != nil {
-		return nil, err
-	}
-	if err := checkCount("create QP", len(e.qps), MaxQPs); err != nil {
 		return nil, err
 	}
 	n, err := e.allocQPN(a.QPN)
@@ -182,7 +171,8 @@ func (qp *QP) Destroy() error {
 // retain notes that a new QP uses its PD, CQs and SRQ, or reports which of them is unusable.
 func (e *Engine) retain(a *QPInitAttr) error {
 	const op = "create QP"
-	if err := e.retainPD(op, a.PD); err != nil {
+	exist := len(e.qps)
+	if err := e.retainPD(op, a.PD, &exist); err != nil {
 		return err
 	}
 	// checkInitAttr has checked them, but another engine may have destroyed a shared one since.

@@ -36,13 +36,9 @@ func (e *Engine) CreateSRQ(pd *mem.PD, a SRQAttr, userData any) (*SRQ, error) {
 	case a.MaxSGE < 0 || a.MaxSGE > MaxSGE:
 		return nil, argError(op, "max_sge", fmt.Sprintf("%d is not in 0..%d", a.MaxSGE, MaxSGE))
 	}
-	if err := checkCount(op, e.srqs, MaxObjects); err != nil {
+	if err := e.retainPD(op, pd, &e.srqs); err != nil {
 		return nil, err
 	}
-	if err := e.retainPD(op, pd); err != nil {
-		return nil, err
-	}
-	e.srqs++
 	s := &SRQ{e: e, pd: pd, userData: userData}
 	s.q.init(a.MaxWR, a.MaxSGE)
 	e.events.reserve(srqEvents)

@@ -99,7 +99,7 @@ func (d *Device) Attr() DeviceAttr {
 	return DeviceAttr{
 		NodeGUID: guid, SystemImageGUID: guid,
 		MaxMRBytes: lim.RegionBytes,
-		MaxQP:      transport.MaxQPs, MaxQPWR: transport.MaxQueueWR,
+		MaxQP:      transport.MaxObjects, MaxQPWR: transport.MaxQueueWR,
 		MaxSGE: transport.MaxSGE, MaxSGERead: transport.MaxSGE, MaxInline: transport.MaxInline,
 		MaxCQ: transport.MaxObjects, MaxAH: transport.MaxObjects, MaxCQE: transport.MaxCQE,
 		MaxMR: lim.Regions, MaxMW: lim.Windows, MaxPD: lim.PDs,
