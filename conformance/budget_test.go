@@ -55,9 +55,9 @@ func sources(t *testing.T, tests bool) (all []source) {
 // commit that raises one says why. One that is far above what is there is lowered with the commit
 // that made it so.
 var lineBudgets = map[string]int{
-	"ib":                  2800,
-	"mem":                 2125,
-	"transport":           13043,
+	"ib":                  2825,
+	"mem":                 2205,
+	"transport":           13059,
 	"roce/verbs":          4801,
 	"roce/rdmacm":         6236,
 	"roce/rsocket":        6295,
@@ -65,7 +65,7 @@ var lineBudgets = map[string]int{
 	"roce/internal/shard": 3546,
 	"roce/internal/slots": 2271,
 	"roce/link":           18471,
-	"cmd/internal":        26221,
+	"cmd/internal":        26226,
 	"cmd/verbs":           6624,
 	"conformance":         36080,
 	"bench":               23696,
