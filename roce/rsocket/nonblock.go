@@ -18,6 +18,9 @@ func (c *Conn) Core() core.Of[connCore] { return core.New(connCore{c}) }
 // calling.
 type connCore struct{ *Conn }
 
+// Vector is the completion vector of the connection.
+func (c connCore) Vector() int { return c.cq.Vector() }
+
 // Notify makes f called when something has come, once for each call of ReadyOrNotify. The call
 // comes from whatever drives the device, with its lock held: f must not wait, or call anything of
 // this stack; typically it writes to an eventfd. nil ends it; a call that has begun may still be in

@@ -38,6 +38,9 @@ func (c *deviceCore) Wait(ctx context.Context, notify <-chan struct{}, tries int
 
 func (c *deviceCore) NextVector() int { return (*Device)(c).nextVector() }
 
+// SpreadOver has connections to come take turns among the first vectors only.
+func (c *deviceCore) SpreadOver(vectors int) { c.shards.most.Store(uint32(max(1, vectors))) }
+
 func (c *deviceCore) Own(err error) error { return own(err) }
 
 func (c *deviceCore) Keep(key any, make func() any) any {

@@ -22,6 +22,7 @@ type shards struct {
 
 	list atomic.Pointer[[]*shard.Shard] // in the order of their Index; replaced, never changed
 	next atomic.Uint32                  // see nextVector
+	most atomic.Uint32                  // vectors that nextVector takes; 0: all
 
 	// mu guards what follows. It is taken before the lock of any shard.
 	mu       sync.Mutex
@@ -135,6 +136,9 @@ func (d *Device) vectorOf(s *shard.Shard) int {
 // nextVector takes turns among the completion vectors, for callers that have no preference.
 func (d *Device) nextVector() int {
 	n := uint32(d.CompletionVectors())
+	if most := d.shards.most.Load(); most != 0 {
+		n = min(n, most)
+	}
 	if n < 2 {
 		return 0
 	}

@@ -38,8 +38,9 @@ type openDevice struct {
 
 // devices are those that are open.
 var devices = struct {
-	mu   sync.Mutex
-	open map[deviceKey]*openDevice
+	mu      sync.Mutex
+	open    map[deviceKey]*openDevice
+	threads int // of the program that wait for rsockets: see spreadConns
 }{open: map[deviceKey]*openDevice{}}
 
 // userContext is the Go half of an ibv_context.
@@ -73,6 +74,7 @@ func goroce_open(o *C.struct_goroce_open, handle *C.goroce_handle) C.int {
 			return openErrno(err)
 		}
 		d = &openDevice{Device: v, key: key, contexts: map[*userContext]struct{}{}}
+		core.Open(v).SpreadOver(devices.threads)
 		if err := core.Open(d).OnAsyncEvent(d.deliver); err != nil {
 			return errno(err)
 		}

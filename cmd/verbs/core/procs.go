@@ -14,12 +14,12 @@ import (
 func init() {
 	if n := runtime.GOMAXPROCS(0); os.Getenv("GOMAXPROCS") == "" && runtime.NumCPU() > 1 {
 		runtime.GOMAXPROCS(n + moreProcs)
-		vectors = min(max(1, n/2), maxVectors)
+		vectors = min(n, maxVectors)
 	}
 }
 
-// vectors is how many completion vectors a device has: half of the CPUs, as elsewhere; 0 is half of
-// the processors of the runtime.
+// vectors is how many completion vectors a device has: one for each CPU, since threads that wait or
+// poll receive themselves; 0 is half of the processors of the runtime.
 var vectors int
 
 const (

@@ -288,6 +288,11 @@ func (s *rsSocket) setOption(option C.int, v int) C.int {
 	case C.GOROCE_RS_V6ONLY:
 		s.onlyV6 = v != 0
 		return 0
+	case C.GOROCE_RS_BLOCKS:
+		if !rsBlocks.Swap(true) {
+			spreadConns()
+		}
+		return 0
 	case C.GOROCE_RS_PLAIN:
 		s.plain = v != 0
 		return 0

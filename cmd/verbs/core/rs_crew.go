@@ -10,12 +10,13 @@ import (
 
 	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/rsocket"
+	"github.com/goroce/goroce/roce/verbs"
 	"golang.org/x/sys/unix"
 )
 
-// rsCrew are the threads of the program that wait for rsockets of a device. They sleep on the
-// descriptors of its shards that have lent their seats, and the kernel wakes one of them for each
-// packet: that one receives for all, and wakes those who have something. A thread that has
+// rsCrew are the threads of the program that wait for rsockets of one completion vector of a device.
+// They sleep on the descriptors of shards that have lent their seats, and the kernel wakes one of
+// them for each packet: that one receives for all, and wakes those who have something. A thread that has
 // something for itself leaves, and owes the others nothing: the next packet wakes another one. It
 // implements [core.Sleeper].
 type rsCrew struct {
@@ -29,13 +30,18 @@ type rsCrew struct {
 	mixed   int                      // how much oftener that was another one than the one before
 }
 
-// rsCrews are those of all devices, by the device.
+// rsCrews are those of all devices, by their key.
 var rsCrews sync.Map
+
+type rsCrewKey struct {
+	device *verbs.Device
+	vector int
+}
 
 // rsComing counts threads that are woken and do not run yet.
 var rsComing atomic.Int32
 
-// crew returns that of the device of a socket; nil if it has none yet.
+// crew returns that of a socket, of datagrams that of the first vector; nil if it has no device yet.
 func (s *rsSocket) crew() *rsCrew {
 	if c := s.wake.crew.Load(); c != nil {
 		return c
@@ -43,23 +49,23 @@ func (s *rsSocket) crew() *rsCrew {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var at net.Addr
+	var key rsCrewKey
 	switch {
 	case s.conn != nil:
-		at = s.conn.LocalAddr()
+		at, key.vector = s.conn.LocalAddr(), core.Open(s.conn).Vector()
 	case s.datagram != nil && s.datagram.conn != nil:
 		at = s.datagram.conn.LocalAddr()
 	default:
 		return nil
 	}
-	d := deviceAt(at.(rsocket.Addr).Addr())
-	if d == nil {
+	if key.device = deviceAt(at.(rsocket.Addr).Addr()); key.device == nil {
 		return nil
 	}
-	v, ok := rsCrews.Load(d)
+	v, ok := rsCrews.Load(key)
 	if !ok {
 		c := new(rsCrew)
 		c.lenders.Store(new([]lender))
-		v, _ = rsCrews.LoadOrStore(d, c)
+		v, _ = rsCrews.LoadOrStore(key, c)
 	}
 	s.wake.crew.Store(v.(*rsCrew))
 	return v.(*rsCrew)
@@ -98,22 +104,27 @@ func (t *rsThread) drop() {
 	rsThreads.drop(t.handle)
 }
 
-// lender returns who has lent a seat to a crew of the thread, if only one has, and how many have.
+// lender returns who has lent a seat to a crew of the thread, of several one by turns, and how many
+// have.
 func (t *rsThread) lender() (l core.Lender, c *rsCrew, n int) {
 	for _, o := range t.crews {
 		for _, x := range *o.lenders.Load() {
-			l, c = x.Lender, o
+			if n == 0 || n <= t.turn%len(t.crews) {
+				l, c = x.Lender, o
+			}
 			n++
 		}
 	}
 	return l, c, n
 }
 
-// glance receives what has come for those who have lent their seats.
-func (t *rsThread) glance() {
+// glance receives what has come for those who have lent their seats, but for one of them.
+func (t *rsThread) glance(not core.Lender) {
 	for _, c := range t.crews {
 		for _, l := range *c.lenders.Load() {
-			l.Glance()
+			if l.Lender != not {
+				l.Glance()
+			}
 		}
 	}
 }

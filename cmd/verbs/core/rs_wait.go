@@ -27,6 +27,7 @@ type rsThread struct {
 	crews  []*rsCrew   // of the devices of sockets that it has waited for; only the thread itself uses this
 	rung   atomic.Bool // since it began to look, there may be something
 	asleep atomic.Bool // who rings it has to wake it
+	turn   int         // which of several lenders it looks for first; only the thread itself uses this
 	dozes  bool        // it has set asleep; only the thread itself uses this
 
 	crew    atomic.Pointer[rsCrew] // the first of crews
@@ -50,7 +51,29 @@ func goroce_rs_thread(c *C.struct_goroce_rs_thread, number C.int, handle *C.goro
 	}
 	runtime.AddCleanup(t, func(c *C.struct_goroce_rs_thread) { C.free(unsafe.Pointer(c)) }, c)
 	*handle = C.goroce_handle(t.handle)
+	spreadConns()
 	return 0
+}
+
+// rsBlocks says that the program has waited in a call for a stream.
+var rsBlocks atomic.Bool
+
+// spreadConns has connections to come take turns among as many completion vectors as there are
+// threads that wait. Threads that wait for different vectors receive side by side, but all that one
+// thread waits for is cheapest on one. A program that blocks has a thread for each connection, which
+// it may begin later, or it has few connections.
+func spreadConns() {
+	threads := 0
+	rsThreads.each(func(*rsThread) { threads++ })
+	if rsBlocks.Load() {
+		threads = maxVectors
+	}
+	devices.mu.Lock()
+	defer devices.mu.Unlock()
+	devices.threads = threads
+	for _, d := range devices.open {
+		core.Open(d.Device).SpreadOver(threads)
+	}
 }
 
 // hold keeps the thread from ending until release, and reports false if it has ended.
@@ -113,7 +136,11 @@ func (t *rsThread) doze(slept bool) (again bool) {
 			l.Await(atOnce, slept)
 		}
 	case n > 1:
-		t.glance()
+		t.turn++
+		l.Await(func() bool {
+			t.glance(l)
+			return t.enough()
+		}, slept)
 	case !slept && runtime.NumCPU() > 1:
 		for start := time.Now(); !t.enough() && time.Since(start) < rsLook; {
 		}
@@ -146,7 +173,7 @@ func (t *rsThread) look() {
 		l.Await(atOnce, false)
 		return
 	}
-	t.glance()
+	t.glance(nil)
 }
 
 // rsLook is how long a thread looks without sleeping while the device's goroutine receives, as
@@ -200,7 +227,7 @@ func goroce_rs_poll(items *C.struct_goroce_rs_item, n C.size_t, thread C.goroce_
 	case t == nil:
 		return rsLookAll(all)
 	case how == C.GOROCE_RS_LOOK:
-		t.glance()
+		t.glance(nil)
 		return rsLookAll(all)
 	case how == C.GOROCE_RS_LEAVE:
 		t.leave(all)

@@ -11,7 +11,7 @@
 #include "goroce_core.h"
 
 /* Counts the changes of this file: both halves have to be of one build. */
-#define GOROCE_RS_VERSION 9
+#define GOROCE_RS_VERSION 10
 
 /* A bit of poll beside those of poll(2): the peer's adapter has all that was written. */
 #define GOROCE_RS_DRAINED 0x10000
@@ -49,6 +49,7 @@ enum goroce_rs_option {
 	GOROCE_RS_V6ONLY,   /* bool */
 	GOROCE_RS_KEEPALIVE, /* seconds; 0: the default; negative: none */
 	GOROCE_RS_PLAIN,    /* bool: datagrams also go without headers, to peers that know nothing of rsockets */
+	GOROCE_RS_BLOCKS,   /* the program waits in calls for this stream: it has a thread for each, or few streams */
 };
 
 struct goroce_rs {

@@ -54,11 +54,18 @@ EXPORT int rbind(int socket, const struct sockaddr *addr, socklen_t len)
 	return cm_result(e);
 }
 
+static void say_blocks(struct rs *s)
+{
+	if (s->type == SOCK_STREAM && !rs_nonblocking(s))
+		RS(set_option, atomic_load(&s->handle), GOROCE_RS_BLOCKS, 1);
+}
+
 EXPORT int rlisten(int socket, int backlog)
 {
 	struct rs *s = rs_of(socket);
 	if (!s)
 		return -1;
+	say_blocks(s);
 	int e = RS(listen, atomic_load(&s->handle), backlog, -1);
 	if (!e) {
 		s->backlog = backlog < 0 ? 0 : backlog;
@@ -159,6 +166,7 @@ EXPORT int rconnect(int socket, const struct sockaddr *addr, socklen_t len)
 		return cm_result(EISCONN);
 	if (e != ENOTCONN) // EINPROGRESS of an earlier call, or how that has failed
 		return cm_result(e == EINPROGRESS ? EALREADY : e);
+	say_blocks(s);
 	e = RS(connect, h, addr);
 	if (e)
 		return cm_result(e);
