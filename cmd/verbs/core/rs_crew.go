@@ -25,13 +25,20 @@ type rsCrew struct {
 	set     int                      // of epoll, with the same descriptors; 0: there is none yet
 	lenders atomic.Pointer[[]lender] // changed under mu
 	last    atomic.Int32             // thread that has received, by its number
-	out     []*rsThread              // those that were woken, and have not come to wait again
+	out     []rsOut                  // those that were woken, and have not come to wait again
 	latest  *rsThread                // that had something
 	mixed   int                      // how much oftener that was another one than the one before
 }
 
 // rsCrews are those of all devices, by their key.
 var rsCrews sync.Map
+
+// rsOut is a thread that has something, and may post so many answers.
+type rsOut struct {
+	thread  *rsThread
+	since   time.Time
+	answers int
+}
 
 type rsCrewKey struct {
 	device *verbs.Device
@@ -74,13 +81,11 @@ func (s *rsSocket) crew() *rsCrew {
 // join adds the thread that calls it. If that can't sleep on the descriptors of a shard, others
 // wake it.
 func (t *rsThread) join(c *rsCrew) {
-	if slices.Contains(t.crews, c) {
+	if slices.Contains(*t.crews.Load(), c) {
 		return
 	}
-	t.crews = append(t.crews, c)
-	if len(t.crews) == 1 {
-		t.crew.Store(c)
-	}
+	all := append(slices.Clone(*t.crews.Load()), c)
+	t.crews.Store(&all)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.threads = append(c.threads, t)
@@ -93,7 +98,7 @@ func (t *rsThread) join(c *rsCrew) {
 func (t *rsThread) drop() {
 	t.begin()
 	t.comes()
-	for _, c := range t.crews {
+	for _, c := range *t.crews.Load() {
 		c.mu.Lock()
 		c.threads = slices.DeleteFunc(c.threads, func(o *rsThread) bool { return o == t })
 		if c.latest == t {
@@ -107,9 +112,10 @@ func (t *rsThread) drop() {
 // lender returns who has lent a seat to a crew of the thread, of several one by turns, and how many
 // have.
 func (t *rsThread) lender() (l core.Lender, c *rsCrew, n int) {
-	for _, o := range t.crews {
+	crews := *t.crews.Load()
+	for _, o := range crews {
 		for _, x := range *o.lenders.Load() {
-			if n == 0 || n <= t.turn%len(t.crews) {
+			if n == 0 || n <= t.turn%len(crews) {
 				l, c = x.Lender, o
 			}
 			n++
@@ -120,7 +126,7 @@ func (t *rsThread) lender() (l core.Lender, c *rsCrew, n int) {
 
 // glance receives what has come for those who have lent their seats, but for one of them.
 func (t *rsThread) glance(not core.Lender) {
-	for _, c := range t.crews {
+	for _, c := range *t.crews.Load() {
 		for _, l := range *c.lenders.Load() {
 			if l.Lender != not {
 				l.Glance()
@@ -183,12 +189,12 @@ func (c *rsCrew) Busy() (answers int) {
 	}
 	now := time.Now()
 	for i := 0; i < len(c.out); {
-		t := c.out[i]
-		if now.Sub(t.left) > rsAway {
-			c.comes(i)
+		o := &c.out[i]
+		if now.Sub(o.since) > rsAway {
+			c.comes(o.thread)
 			continue
 		}
-		answers += t.answers
+		answers += o.answers
 		i++
 	}
 	return answers
@@ -198,17 +204,14 @@ func (c *rsCrew) Busy() (answers int) {
 func (c *rsCrew) goes(t *rsThread, answers int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t.left, t.answers = time.Now(), answers
 	if c.latest == t {
 		c.mixed = max(c.mixed-1, 0)
 	} else {
 		c.mixed = min(c.mixed+1, 2*rsMixed)
 	}
 	c.latest = t
-	if !t.out {
-		t.out = true
-		c.out = append(c.out, t)
-	}
+	c.comes(t)
+	c.out = append(c.out, rsOut{t, time.Now(), answers})
 }
 
 // looks reports whether a thread that waits is to look before it sleeps: not if several of them get
@@ -223,12 +226,13 @@ func (c *rsCrew) looks() bool {
 // not look.
 const rsMixed = 8
 
-// comes notes that the thread at an index of out waits again, or has ended. c.mu is held.
-func (c *rsCrew) comes(i int) {
-	last := len(c.out) - 1
-	c.out[i].out = false
-	c.out[i], c.out[last] = c.out[last], nil
-	c.out = c.out[:last]
+// comes notes that a thread waits again, or has ended. c.mu is held.
+func (c *rsCrew) comes(t *rsThread) {
+	if i := slices.IndexFunc(c.out, func(o rsOut) bool { return o.thread == t }); i >= 0 {
+		last := len(c.out) - 1
+		c.out[i], c.out[last] = c.out[last], rsOut{}
+		c.out = c.out[:last]
+	}
 }
 
 // rsAway is how long a thread may take to answer while others' answers wait: two wake-ups, on CPUs
@@ -237,20 +241,16 @@ const rsAway = 500 * time.Microsecond
 
 // comes notes that the thread waits again.
 func (t *rsThread) comes() {
-	c := t.crew.Load()
-	if c == nil {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if i := slices.Index(c.out, t); i >= 0 {
-		c.comes(i)
+	for _, c := range *t.crews.Load() {
+		c.mu.Lock()
+		c.comes(t)
+		c.mu.Unlock()
 	}
 }
 
 // goes notes that the thread has as much as it may answer.
 func (t *rsThread) goes(answers int) {
-	if c := t.crew.Load(); c != nil {
+	for _, c := range *t.crews.Load() {
 		c.goes(t, answers)
 	}
 }

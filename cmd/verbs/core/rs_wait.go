@@ -24,16 +24,11 @@ type rsThread struct {
 	handle uint32
 	number int32
 	shared *C.struct_goroce_rs_thread
-	crews  []*rsCrew   // of the devices of sockets that it has waited for; only the thread itself uses this
-	rung   atomic.Bool // since it began to look, there may be something
-	asleep atomic.Bool // who rings it has to wake it
-	turn   int         // which of several lenders it looks for first; only the thread itself uses this
-	dozes  bool        // it has set asleep; only the thread itself uses this
-
-	crew    atomic.Pointer[rsCrew] // the first of crews
-	out     bool                   // it is in the list of crew; this and what follows under the mutex of crew
-	left    time.Time
-	answers int
+	crews  atomic.Pointer[[]*rsCrew] // of the sockets that it has waited for; only the thread itself changes this
+	rung   atomic.Bool               // since it began to look, there may be something
+	asleep atomic.Bool               // who rings it has to wake it
+	turn   int                       // which of several lenders it looks for first; only the thread itself uses this
+	dozes  bool                      // it has set asleep; only the thread itself uses this
 }
 
 var rsThreads table[rsThread]
@@ -46,6 +41,7 @@ func goroce_rs_thread(c *C.struct_goroce_rs_thread, number C.int, handle *C.goro
 		}
 	})
 	t := &rsThread{number: int32(number), shared: c}
+	t.crews.Store(new([]*rsCrew))
 	if t.handle = rsThreads.put(t); t.handle == 0 {
 		return eNOMEM
 	}
