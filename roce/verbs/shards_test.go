@@ -84,6 +84,13 @@ func TestCompletionVectors(t *testing.T) {
 	for i := range 7 {
 		require.Equal(t, i%3, core.Open(d).NextVector(), "in turn")
 	}
+	for vectors, want := range map[int][]int{0: {0, 0, 0}, 2: {0, 1, 0}, 9: {0, 1, 2}} {
+		core.Open(d).SpreadOver(vectors)
+		d.shards.next.Store(0)
+		for _, v := range want {
+			require.Equal(t, v, core.Open(d).NextVector(), "over %d", vectors)
+		}
+	}
 
 	// The communication manager's queue pair is on the first shard, whatever queue it has.
 	gsi, err := a.pd.CreateQP(QPInitAttr{Type: UD, SendCQ: a.cq, QPN: ib.QPNGSI})

@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rsCrew are the threads of the program that wait for rsockets of one completion vector of a device.
-// They sleep on the descriptors of shards that have lent their seats, and the kernel wakes one of
-// them for each packet: that one receives for all, and wakes those who have something. A thread that has
-// something for itself leaves, and owes the others nothing: the next packet wakes another one. It
-// implements [core.Sleeper].
+// rsCrew are the threads of the program that wait for rsockets of one completion vector of a
+// device. They sleep on the descriptors of shards that have lent their seats, and the kernel wakes
+// one of them for each packet: that one receives for all, and wakes those who have something. A
+// thread that has something for itself leaves, and owes the others nothing: the next packet wakes
+// another one. It implements [core.Sleeper].
 type rsCrew struct {
 	mu      sync.Mutex // comes after all locks of shards
 	threads []*rsThread
@@ -48,7 +48,8 @@ type rsCrewKey struct {
 // rsComing counts threads that are woken and do not run yet.
 var rsComing atomic.Int32
 
-// crew returns that of a socket, of datagrams that of the first vector; nil if it has no device yet.
+// crew returns that of a socket, of datagrams that of the first vector; nil if there is no device
+// yet.
 func (s *rsSocket) crew() *rsCrew {
 	if c := s.wake.crew.Load(); c != nil {
 		return c

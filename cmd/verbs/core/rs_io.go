@@ -45,8 +45,8 @@ func goroce_rs_recv_wait(handle C.goroce_handle, iov *C.struct_iovec, count, pee
 	item := C.struct_goroce_rs_item{socket: handle, events: C.POLLIN}
 	s := rsSockets.get(uint32(handle))
 	slept := how == C.GOROCE_RS_SLEPT
-	// The first time a look is cheaper, which leaves receiving to doze. If the socket is in a set of
-	// epoll, there is mostly something, and a look would have the goroutine receive.
+	// The first time a look is cheaper, which leaves receiving to doze. If the socket is in a set
+	// of epoll, there is mostly something, and a look would have the goroutine receive.
 	for asked := slept || s == nil || !s.is(rsConnected) || s.wake.mirror.Load() != nil; ; asked = true {
 		t.begin()
 		e := C.int(syscall.EAGAIN)

@@ -24,11 +24,13 @@ type rsThread struct {
 	handle uint32
 	number int32
 	shared *C.struct_goroce_rs_thread
-	crews  atomic.Pointer[[]*rsCrew] // of the sockets that it has waited for; only the thread itself changes this
+	crews  atomic.Pointer[[]*rsCrew] // of the sockets that it has waited for; it alone changes this
 	rung   atomic.Bool               // since it began to look, there may be something
 	asleep atomic.Bool               // who rings it has to wake it
-	turn   int                       // which of several lenders it looks for first; only the thread itself uses this
-	dozes  bool                      // it has set asleep; only the thread itself uses this
+
+	// Only the thread itself uses these.
+	turn  int  // which of several lenders it looks for
+	dozes bool // it has set asleep
 }
 
 var rsThreads table[rsThread]
@@ -51,13 +53,13 @@ func goroce_rs_thread(c *C.struct_goroce_rs_thread, number C.int, handle *C.goro
 	return 0
 }
 
-// rsBlocks says that the program has waited in a call for a stream.
+// rsBlocks says that the program has used a stream that blocks.
 var rsBlocks atomic.Bool
 
 // spreadConns has connections to come take turns among as many completion vectors as there are
 // threads that wait. Threads that wait for different vectors receive side by side, but all that one
-// thread waits for is cheapest on one. A program that blocks has a thread for each connection, which
-// it may begin later, or it has few connections.
+// thread waits for is cheapest on one. A program whose streams block mostly has a thread for each,
+// which it may begin later.
 func spreadConns() {
 	threads := 0
 	rsThreads.each(func(*rsThread) { threads++ })

@@ -8,7 +8,7 @@
 //   - Who receives? keeper.go: the goroutine of the shard, or somebody who polls. lease.go, seat.go:
 //     a goroutine that waits; sleeper.go: a thread of a program in another language that does.
 //     foreign.go, linger.go: such a program that polls memory.
-//   - Look again, or sleep? pace.go, tryout.go. Let others run first? yield.go. How does a caller
+//   - Look again, or sleep? pace.go, demand.go, tryout.go. Let others run first? yield.go. How does a caller
 //     wait? wait.go, and in a simulation turn.go.
 //   - May this timer run? horizon.go. alarm.go has timers for the packages above.
 //   - What if memory is gone? fault.go. What must be called without the lock? upcall.go.
