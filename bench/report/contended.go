@@ -17,6 +17,7 @@ const (
 	BusyEach      = "a busy neighbour on each CPU"
 	BusyOne       = "a busy neighbour on one of two CPUs"
 	BusyServer    = "a server that computes, GOMAXPROCS=1"
+	Pairs         = "eight pairs of processes"
 	quotaSettings = "a quota of %g CPU each"
 )
 
@@ -108,7 +109,7 @@ WRITEs of 1 MiB, one at a time on each connection), and by Go's TCP, in turn in 
 is the time of both processes, in us a request or in s/GB of a stream. Latencies are in microseconds, of a request with its answer.
 
 A quota is a limit of the control group that each process is in, by periods of 100 ms, as containers have it. A neighbour is a process that
-computes, on the CPU named and no other. In the last setting the server has one processor (GOMAXPROCS=1), on which two goroutines compute, and
+computes, on the CPU named and no other. Eight pairs of processes do the same on two CPUs: requests are those of all. In the last setting the server has one processor (GOMAXPROCS=1), on which two goroutines compute, and
 READ is roce.Conn.Read of the server's memory.
 
 Aims: no less than 0.9 of TCP's requests, no more than 1.2 of its CPU time a request and of its p99.9; of a stream TCP's goodput, at 1.2 of its CPU
@@ -243,7 +244,7 @@ func (r *Report) SignContended() {
 
 // contendedSettings are the settings in the order of the report.
 var contendedSettings = []string{FreeCPUs, Quota(1), Quota(0.5), Quota(0.2), OneCPU, OwnCPU, BusyEach,
-	BusyOne, BusyServer}
+	BusyOne, Pairs, BusyServer}
 
 // Keep takes over those cases of contended of an older report that this one has not measured.
 func (r *Report) Keep(old *Report) {

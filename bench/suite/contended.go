@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"sync"
 	"time"
 
 	"github.com/goroce/goroce/bench/node"
@@ -21,10 +22,12 @@ const (
 	// warmShare is which part of it comes before, and does not count.
 	warmShare = 5
 	// serverTimes is how many times as long it takes where a server computes, which may answer 25
-	// requests a second.
+	// requests a second, or where processes wait for each other's time slices.
 	serverTimes = 3
 	// computeOn is how many goroutines compute in a server; in a neighbour it is one.
 	computeOn = 2
+	// pairs are that many more processes than two CPUs have room for.
+	pairs = 8
 )
 
 // setting is what the two ends have of the machine.
@@ -35,6 +38,8 @@ type setting struct {
 	beside []int   // CPUs that a neighbour computes on
 	// server computes.
 	server bool
+	// pairs of nodes do the same at a time; 0: one does.
+	pairs int
 }
 
 // settings returns those of this machine, and notes what it has not got.
@@ -51,13 +56,14 @@ func (s *Suite) settings() ([]setting, error) {
 	all = append(all, setting{name: report.OneCPU, a: one, b: one})
 	if len(cpus) < 2 {
 		s.note("contended: with one CPU, the two ends cannot have one each, and there is no other for a neighbour")
-		return append(all, setting{name: report.BusyEach, beside: cpus}), nil
+		return append(all, setting{name: report.BusyEach, beside: cpus}, setting{name: report.Pairs, pairs: pairs}), nil
 	}
 	two := node.Place{CPUs: cpus[:2]}
 	return append(all,
 		setting{name: report.OwnCPU, a: one, b: node.Place{CPUs: cpus[1:2]}},
 		setting{name: report.BusyEach, a: two, b: two, beside: cpus[:2]},
 		setting{name: report.BusyOne, a: two, b: two, beside: cpus[1:2]},
+		setting{name: report.Pairs, a: two, b: two, pairs: pairs},
 		setting{name: report.BusyServer, b: node.Place{Procs: 1}, server: true}), nil
 }
 
@@ -79,6 +85,9 @@ func (s *Suite) loads(set *setting) (all []loadCase) {
 		if conns = conns[:1]; s.allLoads() {
 			conns = []int{1, 16}
 		}
+	}
+	if set.pairs > 0 {
+		sizes, conns, streams = sizes[:1], conns[:1], nil
 	}
 	for _, size := range sizes {
 		for _, n := range conns {
@@ -111,7 +120,7 @@ func (s *Suite) loadTime(set *setting) time.Duration {
 	if s.allLoads() {
 		t = loadTime
 	}
-	if set.server {
+	if set.server || set.pairs > 0 {
 		t *= serverTimes
 	}
 	return cmp.Or(s.o.LoadTime, max(t, time.Duration(s.ns())))
@@ -161,20 +170,29 @@ func (s *Suite) inSetting(set *setting, ls []loadCase) (err error) {
 	if err != nil {
 		return err
 	}
-	neighbours, err := neighbours(set.beside)
-	if err == nil {
-		s.nodes = n
+	all := []nodes{n}
+	for len(all) < set.pairs && err == nil {
+		if n, err = start(s.net, set.a, set.b); err == nil {
+			all = append(all, n)
+		}
+	}
+	neighbours, e := neighbours(set.beside)
+	if err = errors.Join(err, e); err == nil {
+		s.nodes, s.beside = all[0], all[1:]
 		for _, l := range ls {
 			if e := s.contend(set, &l); e != nil { // others may do
 				err = errors.Join(err, fmt.Errorf("%s: %w", report.ContendedLoad(l.size, l.conns), e))
 			}
 		}
-		s.nodes = s.free
+		s.nodes, s.beside = s.free, nil
 	}
 	for _, p := range neighbours {
 		err = errors.Join(err, p.Close())
 	}
-	return errors.Join(err, n.close())
+	for i := range all {
+		err = errors.Join(err, all[i].close())
+	}
+	return err
 }
 
 // neighbours starts processes that compute, each on a CPU.
@@ -218,13 +236,13 @@ func (s *Suite) contend(set *setting, l *loadCase) error {
 	}
 	var errs error
 	for range s.o.Rounds {
-		tcp, err := s.runLoad(set, l, node.ByTCP)
+		tcp, err := s.runLoads(set, l, node.ByTCP)
 		if err != nil {
 			errs = errors.Join(errs, fmt.Errorf("%s: %w", node.ByTCP, err))
 			continue
 		}
 		for i, by := range l.by {
-			own, err := s.runLoad(set, l, by)
+			own, err := s.runLoads(set, l, by)
 			if err != nil { // other rounds, and other means, may do
 				errs = errors.Join(errs, fmt.Errorf("%s: %w", by, err))
 				continue
@@ -287,6 +305,33 @@ func addLoad(c *report.Case, own, tcp *loadRun) {
 		c.Add(x.name+"sleeps", "1/request", float64(x.r.traffic.Waits)/x.r.per)
 	}
 	c.Add("datagrams", "1/request", float64(own.traffic.TxDatagrams)/own.per)
+}
+
+// runLoads is runLoad on all pairs of nodes at a time: requests are those of all, times the means.
+func (s *Suite) runLoads(set *setting, l *loadCase, by string) (sum loadRun, err error) {
+	runs, errs := make([]loadRun, 1+len(s.beside)), make([]error, 1+len(s.beside))
+	var all sync.WaitGroup
+	for i := range runs {
+		one := *s
+		if i > 0 {
+			one.nodes = s.beside[i-1]
+		}
+		all.Go(func() { runs[i], errs[i] = one.runLoad(set, l, by) })
+	}
+	all.Wait()
+	share := 1 / float64(len(runs))
+	for i := range runs {
+		r := &runs[i]
+		sum.value += r.value
+		sum.cpu += r.cpu * r.per
+		sum.per += r.per
+		sum.times.P50 += r.times.P50 * share
+		sum.times.P99 += r.times.P99 * share
+		sum.times.P999 += r.times.P999 * share
+		sum.traffic = sum.traffic.Plus(r.traffic)
+	}
+	sum.cpu /= cmp.Or(sum.per, 1)
+	return sum, errors.Join(errs...)
 }
 
 // runLoad connects, warms up, measures, and closes everything.

@@ -54,7 +54,7 @@ func TestContended(t *testing.T) {
 	}
 	s := newSuite(t)
 	s.o.Links, s.o.Rounds, s.o.LoadTime = []string{"udp"}, 1, 10*time.Millisecond
-	s.o.Only = regexp.MustCompile(`^(CPUs free: (128 B|stream), 4 |a quota of 1 .*4 KiB, 1 |a busy neighbour on each.*128 B, 1 |a server.*128 B, 1 )`)
+	s.o.Only = regexp.MustCompile(`^(CPUs free: (128 B|stream), 4 |a quota of 1 .*4 KiB, 1 |a busy neighbour on each.*128 B, 1 |eight pairs|a server.*128 B, 1 )`)
 	require.NoError(t, s.contended())
 	quotas := 2
 	for _, n := range s.r.Notes {
@@ -80,7 +80,7 @@ func TestContended(t *testing.T) {
 		require.Positive(t, c.Value("x TCP"), c.Name)
 		places[c.Place]++
 	}
-	want := map[string]int{report.FreeCPUs: 4, report.BusyEach: 2}
+	want := map[string]int{report.FreeCPUs: 4, report.BusyEach: 2, report.Pairs: 2}
 	if quotas > 0 {
 		want[report.Quota(1)] = quotas
 	}

@@ -69,7 +69,8 @@ type Suite struct {
 	r   *report.Report
 	net *network
 	nodes
-	free nodes // that the scheduler may move, but for Options.Pin; never changed
+	beside []nodes // that do the same as nodes at a time
+	free   nodes   // that the scheduler may move, but for Options.Pin; never changed
 }
 
 // nodes are the two ends.
