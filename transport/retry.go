@@ -242,8 +242,8 @@ func (sq *requester) impliedNAK(now int64, psn ib.PSN) {
 
 // crowded reports whether a request may have been lost for want of room. Without a queue on the way
 // it was not, and a smaller window, which opens slowly, would only waste the path. Where everything
-// is sent again it is not known how many were lost, and one round trip that is not short will do, or
-// that of a window which has grown much since: a window that overflows the queue is sent for
+// is sent again it is not known how many were lost, and one round trip that is not short will do,
+// or that of a window which has grown much since: a window that overflows the queue is sent for
 // nothing.
 func (sq *requester) crowded() bool {
 	e := &sq.rtt
@@ -460,15 +460,16 @@ func (sq *requester) goBack(now int64) {
 
 // spreads reports whether the next packet must wait after going back, and sets a timer then. What
 // was sent behind the loss is still on its way, and brings no answers that would space what is sent
-// again: at once, that would overflow the queue. So it leaves over a round trip, in parts.
+// again: at once, that would overflow the queue. So it leaves over a round trip, in parts, until
+// answers to it come.
 func (sq *requester) spreads(now int64) bool {
 	r := &sq.retry
 	took := now - r.spreadAt
-	if took >= r.spreadNs {
+	if took >= r.spreadNs || sq.una != r.backFrom {
 		r.spreadNs = 0
 		return false
 	}
-	if int64(span(r.backFrom, sq.psn)) < int64(sq.win.size)*took/r.spreadNs {
+	if int64(span(r.backFrom, sq.psn)) < max(int64(sq.win.size)*took/r.spreadNs, minWindow) {
 		return false
 	}
 	sq.qp.setTimer(timerPace, now+max(r.spreadNs>>spreadShift, 1))
