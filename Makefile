@@ -23,7 +23,7 @@ UNMEASURED   = ./transport ./roce/... ./conformance/... ./cmd/internal/... $$(ec
 LIBRARY      = ./transport ./roce/verbs ./roce/link/xdp ./roce/link/packet ./roce/... $$(echo "$$list" | grep -Ev '/goroce/(bench|cmd|conformance)/')
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: FORCE all build cross demo agent conform-self check check-all test test-bench test-modules test-page test-verbs test32 interop interop-quick bench bench-full bench-lab microbench sim-report fuzz labelled soak soak-service mutants prove prove-transport prove-cm prove-slots prove-grammar prove-grammar-cm prove-threads lint clean dist dist-check dist-modules dist-try verbs interop-verbs interop-verbs-quick pyverbs suites
+.PHONY: FORCE all build cross demo agent conform-self check check-all test test-bench test-modules test-page test-verbs test32 interop interop-quick bench bench-full bench-lab microbench sim-report fuzz labelled soak soak-service mutants prove prove-transport prove-cm prove-slots prove-grammar prove-grammar-cm prove-threads lint clean dist dist-check dist-modules dist-try verbs interop-verbs interop-verbs-quick suites
 
 all: build
 
@@ -166,10 +166,6 @@ interop-verbs-quick: bin/lab
 	bin/lab interop-verbs -install
 	$(MAKE) build verbs
 	bin/lab interop-verbs -smoke -suite bookworm -jobs 1 -again 2 -timeout 20m $(INTEROPFLAGS)
-
-# The test suites of pyverbs 44 and 56 on these libraries, and on the kernel's rxe in guests: makes conformance/PYVERBS.md.
-pyverbs: build verbs bin/lab
-	bin/lab interop-verbs -pyverbs conformance/PYVERBS.md $(INTEROPFLAGS)
 
 # Test suites of others (UCX, libfabric) on these libraries, from sources that apt fetches and which are built below
 # conformance/.cache: makes conformance/SUITES.md. SUITESFLAGS=-h lists the options. As root the first target installs what that needs.

@@ -37,14 +37,6 @@ func (v View) FetchAdd(add uint64) (orig uint64, f Fault) {
 	return atomic.AddUint64(v.word(), add) - add, FaultNone
 }
 
-// Load returns the word.
-func (v View) Load() (uint64, Fault) {
-	if f := v.atomicFault(); f != FaultNone {
-		return 0, f
-	}
-	return atomic.LoadUint64(v.word()), FaultNone
-}
-
 // Store writes 8 bytes, in their order in memory, with one 64-bit store: the ATOMIC WRITE
 // operation. Another length of src is FaultBounds.
 func (v View) Store(src []byte) Fault {

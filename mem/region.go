@@ -139,12 +139,6 @@ func (r *Region) RKey() ib.RKey {
 // deregistered.
 func (r *Region) IOVA() uint64 { return r.cur.Load().va }
 
-// Len returns the length in bytes; 0 once deregistered or lost.
-func (r *Region) Len() uint64 { return uint64(len(r.Bytes())) }
-
-// Access returns the rights granted.
-func (r *Region) Access() Access { return r.cur.Load().access }
-
 // PD returns the protection domain; nil once deregistered.
 func (r *Region) PD() *PD { return r.cur.Load().pd }
 
@@ -154,13 +148,6 @@ func (r *Region) Bytes() []byte {
 		return g.all()
 	}
 	return nil
-}
-
-// Windows returns how many memory windows are bound to the region.
-func (r *Region) Windows() int {
-	r.table.mu.Lock()
-	defer r.table.mu.Unlock()
-	return r.windows
 }
 
 // Registered reports whether the region has not been deregistered.

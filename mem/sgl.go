@@ -12,7 +12,7 @@ type SGE struct {
 // segment is one checked element.
 type segment struct {
 	bytes []byte
-	g     *grant // nil for bytes that are not registered
+	g     *grant
 }
 
 // SGL is a scatter/gather list of checked elements. The zero value is an empty list. An SGL is
@@ -57,15 +57,6 @@ func (t *Table) Resolve(pd *PD, sges []SGE, need Access, l *SGL) Fault {
 //go:noinline
 func (l *SGL) grow(n int) { l.segs = make([]segment, 0, max(n, 2)) }
 
-// Append adds bytes that need no key: inline data, copied by the caller.
-func (l *SGL) Append(b []byte) {
-	if len(b) == 0 {
-		return
-	}
-	l.segs = append(l.segs, segment{bytes: b[:len(b):len(b)]})
-	l.n += uint64(len(b))
-}
-
 // Reset empties the list and drops its references.
 func (l *SGL) Reset() {
 	clear(l.segs)
@@ -73,13 +64,10 @@ func (l *SGL) Reset() {
 	l.n = 0
 }
 
-// Len returns the number of bytes.
-func (l *SGL) Len() uint64 { return l.n }
-
 // Valid reports whether no region of the list has been revoked since Resolve.
 func (l *SGL) Valid() bool {
 	for i := range l.segs {
-		if s := &l.segs[i]; s.g != nil && !s.g.ok() {
+		if !l.segs[i].g.ok() {
 			return false
 		}
 	}

@@ -37,7 +37,7 @@ func TestResolve(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var l SGL
-			l.Append([]byte("left over")) // Resolve replaces it
+			wantFault(t, tb.Resolve(pd, []SGE{ok}, 0, &l), FaultNone) // the next one replaces it
 			wantFault(t, tb.Resolve(pd, tt.sges, tt.need, &l), tt.want)
 			if l.Len() != tt.n || len(l.segs) != tt.segs || !l.Valid() {
 				t.Errorf("%d bytes in %d segments", l.Len(), len(l.segs))
@@ -67,7 +67,6 @@ func TestSGLRevocation(t *testing.T) {
 	a, b := reg(), reg()
 	var l SGL
 	wantFault(t, tb.Resolve(pd, []SGE{{0, 8, a.LKey()}, {0, 8, b.LKey()}}, 0, &l), FaultNone)
-	l.Append([]byte("inline"))
 	if !l.Valid() {
 		t.Fatal("not valid")
 	}
@@ -180,8 +179,10 @@ func TestCursorZeroValue(t *testing.T) {
 		c.CopyOut(make([]byte, 1)) != 0 {
 		t.Error("a zero Cursor is at the end of an empty list")
 	}
+	tb, pd := newTable(t)
+	r := mustRegister(t, pd, RegionAttr{Bytes: []byte("abc"), IOVASet: true, Access: LocalWrite})
 	var l SGL
-	l.Append([]byte("abc"))
+	wantFault(t, tb.Resolve(pd, []SGE{{0, 3, r.LKey()}}, 0, &l), FaultNone)
 	c = l.Cursor()
 	if c.Next(0) != nil || c.Next(-1) != nil || c.Pos() != 0 {
 		t.Error("nothing asked, something given")

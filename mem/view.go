@@ -17,14 +17,6 @@ type View struct {
 // valid.
 func (v View) Valid() bool { return v.g == nil || v.g.ok() }
 
-// Region returns the region that the bytes belong to, nil for a zero-length access.
-func (v View) Region() *Region {
-	if v.g == nil {
-		return nil
-	}
-	return v.g.mem.region
-}
-
 // Persist makes the bytes durable, for FLUSH to persistence. It returns FaultState if the view was
 // revoked, FaultAccess if the memory cannot persist, or the error of RegionAttr.Persist.
 func (v View) Persist() error {

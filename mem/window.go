@@ -82,9 +82,6 @@ func (t *Table) AllocMW(pd *PD, kind WindowType) (*Window, error) {
 // Type returns the kind of window.
 func (w *Window) Type() WindowType { return w.kind }
 
-// PD returns the protection domain.
-func (w *Window) PD() *PD { return w.pd }
-
 // RKey returns the current key, which a bind changes; 0 once deallocated.
 func (w *Window) RKey() ib.RKey {
 	w.table.mu.Lock()
@@ -94,20 +91,6 @@ func (w *Window) RKey() ib.RKey {
 
 // Bound reports whether peers can use the window.
 func (w *Window) Bound() bool { return w.now() != &w.idle }
-
-// Region returns the region that the window is bound to, or nil.
-func (w *Window) Region() *Region {
-	if m := w.now().mem; m != nil {
-		return m.region
-	}
-	return nil
-}
-
-// Len returns the length of the bound range in bytes.
-func (w *Window) Len() uint64 { return w.now().size }
-
-// Access returns the rights of the current bind.
-func (w *Window) Access() Access { return w.now().access }
 
 // now returns what the window grants now.
 func (w *Window) now() *grant {

@@ -26,7 +26,7 @@ func (e *Engine) CreateAH(pd *mem.PD, av AddressVector) (*AH, error) {
 	if err := e.resolve(op, &av, true, &a.path); err != nil {
 		return nil, err
 	}
-	if err := e.retainPD(op, pd); err != nil {
+	if err := e.retainPD(op, pd, &e.ahs); err != nil {
 		return nil, err
 	}
 	if av.FlowLabel != 0 {
@@ -50,6 +50,7 @@ func (a *AH) Destroy() error {
 	}
 	a.gone = true
 	a.pd.Release()
+	a.e.ahs--
 	return nil
 }
 

@@ -86,12 +86,20 @@ func checkCQE(op string, n int) error {
 	return nil
 }
 
+func (e *Engine) checkNewCQ(op string, n int) error {
+	if e.cqs >= MaxObjects {
+		return opErr(op, ErrLimit, "%d exist", e.cqs)
+	}
+	return checkCQE(op, n)
+}
+
 // CreateCQ makes a CQ for n completions. Its memory grows up to that as completions wait.
 func (e *Engine) CreateCQ(n int, userData any) (*CQ, error) {
-	if err := checkCQE("create CQ", n); err != nil {
+	if err := e.checkNewCQ("create CQ", n); err != nil {
 		return nil, err
 	}
 	r := newCQRing(ringSize(min(n, minCQSlots)))
+	e.cqs++
 	e.events.reserve(cqEvents)
 	return &CQ{e: e, userData: userData, prod: r, cons: r, capacity: n}, nil
 }
@@ -288,5 +296,6 @@ func (cq *CQ) Destroy() error {
 	cq.ring = nil
 	cq.e.events.purge(func(ev *Event) bool { return ev.CQ == cq })
 	cq.e.events.release(cqEvents)
+	cq.e.cqs--
 	return nil
 }

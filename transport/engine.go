@@ -19,6 +19,8 @@ type Engine struct {
 	qps      map[ib.QPN]*QP
 	lastQP   *QP // QP of the last packet: a run of packets needs one lookup
 
+	cqs, srqs, ahs int // that exist
+
 	ready   readyList
 	timers  timerQueue
 	events  eventQueue

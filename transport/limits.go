@@ -5,8 +5,9 @@ import "time"
 // Limits of the verbs objects. max_sge, max_qp_wr, max_cqe and max_qp_rd_atom have the values of
 // rdma_rxe, so that a program sized for rdma_rxe fits.
 const (
-	// Queue pairs of an engine: half the numbers of a slot of 6 bits, so free ones are soon found.
-	MaxQPs         = 1 << 17
+	// QPs of an engine, half the numbers of a slot of 6 bits, so free ones are soon found, and as
+	// many CQs, SRQs and address handles.
+	MaxObjects     = 1 << 17
 	MaxQueueWR     = 1 << 20 // work requests of one queue
 	MaxSGE         = 32      // scatter/gather elements of a work request
 	MaxInline      = 1024    // bytes of inline data of a send work request

@@ -75,9 +75,6 @@ func (e *Engine) CreateQP(a QPInitAttr) (*QP, error) {
 	if err := e.checkInitAttr(&a); err != nil {
 		return nil, err
 	}
-	if len(e.qps) >= MaxQPs {
-		return nil, opErr("create QP", ErrLimit, "%d exist", len(e.qps))
-	}
 	n, err := e.allocQPN(a.QPN)
 	if err != nil {
 		return nil, err
@@ -174,7 +171,8 @@ func (qp *QP) Destroy() error {
 // retain notes that a new QP uses its PD, CQs and SRQ, or reports which of them is unusable.
 func (e *Engine) retain(a *QPInitAttr) error {
 	const op = "create QP"
-	if err := e.retainPD(op, a.PD); err != nil {
+	exist := len(e.qps)
+	if err := e.retainPD(op, a.PD, &exist); err != nil {
 		return err
 	}
 	// checkInitAttr has checked them, but another engine may have destroyed a shared one since.

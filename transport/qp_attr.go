@@ -12,16 +12,19 @@ import (
 const qpAccess = mem.LocalWrite | mem.RemoteWrite | mem.RemoteRead | mem.RemoteAtomic |
 	mem.FlushGlobal | mem.FlushPersistent
 
-// retainPD notes that an object of e uses pd, or reports why it cannot.
-func (e *Engine) retainPD(op string, pd *mem.PD) error {
+// retainPD notes that one more object of e, of as many as exist, uses pd, or reports why it cannot.
+func (e *Engine) retainPD(op string, pd *mem.PD, exist *int) error {
 	switch {
 	case pd == nil:
 		return argError(op, "pd", "missing")
 	case !pd.Of(e.cfg.Mem):
 		return argError(op, "pd", "of another device")
+	case *exist >= MaxObjects:
+		return opErr(op, ErrLimit, "%d exist", *exist)
 	case pd.Retain() != nil:
 		return argError(op, "pd", "destroyed")
 	}
+	*exist++
 	return nil
 }
 

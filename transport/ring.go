@@ -4,13 +4,14 @@ package transport
 // multiple of 64. The memory belongs to the CQ until Destroy or Detach.
 func (e *Engine) CreateRingCQ(n int, memory []byte, userData any) (*CQ, error) {
 	const op = "create CQ"
-	if err := checkCQE(op, n); err != nil {
+	if err := e.checkNewCQ(op, n); err != nil {
 		return nil, err
 	}
 	r, err := newRing(op, n, memory)
 	if err != nil {
 		return nil, err
 	}
+	e.cqs++
 	e.events.reserve(cqEvents)
 	return &CQ{e: e, userData: userData, foreign: true, ring: r, capacity: n}, nil
 }

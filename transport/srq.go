@@ -36,7 +36,7 @@ func (e *Engine) CreateSRQ(pd *mem.PD, a SRQAttr, userData any) (*SRQ, error) {
 	case a.MaxSGE < 0 || a.MaxSGE > MaxSGE:
 		return nil, argError(op, "max_sge", fmt.Sprintf("%d is not in 0..%d", a.MaxSGE, MaxSGE))
 	}
-	if err := e.retainPD(op, pd); err != nil {
+	if err := e.retainPD(op, pd, &e.srqs); err != nil {
 		return nil, err
 	}
 	s := &SRQ{e: e, pd: pd, userData: userData}
@@ -148,5 +148,6 @@ func (s *SRQ) Destroy() error {
 	s.unlock(locked)
 	s.e.events.purge(func(ev *Event) bool { return ev.SRQ == s })
 	s.e.events.release(srqEvents)
+	s.e.srqs--
 	return nil
 }

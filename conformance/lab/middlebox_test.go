@@ -121,7 +121,7 @@ func (r *rig) host(on, name, addr string, tuning transport.Tuning) *host {
 		t.Skip("each end needs a network namespace, and none may be made here: ", err)
 	}
 	require.NoError(t, err)
-	t.Cleanup(ns.Close)
+	t.Cleanup(func() { ns.Close() })
 	ip := netip.MustParseAddr(addr)
 	bits := 24
 	if ip.Is6() {

@@ -15,14 +15,6 @@ import (
 	"github.com/goroce/goroce/conformance/lab"
 )
 
-// GuestPackages are what the test suite of pyverbs needs in a guest, and no more: it is held in the
-// guest's memory.
-var GuestPackages = []string{"python3-minimal", "python3", "python3-pyverbs", "ibverbs-providers", "dash",
-	"coreutils", "iproute2"}
-
-// GuestRecipe changes with GuestPackages.
-const GuestRecipe = 1
-
 // guestRoot is where the packages are in the guest.
 const guestRoot = "/debian"
 
@@ -57,7 +49,8 @@ func (r *GuestRoot) Start(ctx context.Context, argv ...string) (*lab.Proc, error
 	})
 }
 
-// GuestPyverbs is the test suite of pyverbs in a root that has GuestPackages.
+// GuestPyverbs is the test suite of pyverbs in a root that has its packages, and few more: the
+// guest holds it in memory.
 type GuestPyverbs struct{ *GuestRoot }
 
 // RunPyverbs runs the script in the guest.

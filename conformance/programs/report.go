@@ -87,7 +87,7 @@ func count(rows []Row) (c report.Tally) {
 func (r *Report) WriteJSON(path string) error { return report.WriteJSON(path, r.Rows()) }
 
 // WriteTable writes a line for each program, with a column for each stage, and a line for each
-// failure and skip with its reason. Of pyverbs, whose tests have a table of their own, there is one
+// failure and skip with its reason. Of pyverbs, which has hundreds of tests, there is one
 // line.
 func (r *Report) WriteTable(w io.Writer, stages []*Stage) error {
 	rows := r.Rows()

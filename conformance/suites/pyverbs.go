@@ -8,12 +8,12 @@ import (
 	"github.com/goroce/goroce/conformance/programs"
 )
 
-// pyverbs is rdma-core's own test suite, of its newest release. PYVERBS.md has those of older ones,
-// beside rxe.
+// pyverbs is rdma-core's own test suite, of its newest release. "lab interop-verbs" runs those of
+// Debian's releases.
 func pyverbs() Suite {
 	return Suite{
 		Name:    "pyverbs",
-		About:   "rdma-core's tests, in Python. Those of older releases are in [PYVERBS.md](PYVERBS.md), beside rxe",
+		About:   "rdma-core's tests, in Python. `make interop-verbs` runs those of older releases",
 		Package: "python3-pyverbs", Version: "65.0-1.1", Release: "sid",
 		Packages: []string{"python3-pyverbs", "python3", "python3-minimal", "librdmacm1t64",
 			"ibverbs-providers", "iproute2", "coreutils", "dash"},

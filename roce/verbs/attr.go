@@ -34,6 +34,7 @@ type DeviceAttr struct {
 	MaxMR           int
 	MaxMW           int
 	MaxPD           int
+	MaxAH           int
 	MaxQPRdAtomic   int // READs and atomics at a time, as responder (max_qp_rd_atom)
 	MaxQPInitAtomic int // as requester (max_qp_init_rd_atom)
 	MaxSRQ          int
@@ -98,12 +99,12 @@ func (d *Device) Attr() DeviceAttr {
 	return DeviceAttr{
 		NodeGUID: guid, SystemImageGUID: guid,
 		MaxMRBytes: lim.RegionBytes,
-		MaxQP:      transport.MaxQPs, MaxQPWR: transport.MaxQueueWR,
+		MaxQP:      transport.MaxObjects, MaxQPWR: transport.MaxQueueWR,
 		MaxSGE: transport.MaxSGE, MaxSGERead: transport.MaxSGE, MaxInline: transport.MaxInline,
-		MaxCQ: maxObjects, MaxCQE: transport.MaxCQE,
+		MaxCQ: transport.MaxObjects, MaxAH: transport.MaxObjects, MaxCQE: transport.MaxCQE,
 		MaxMR: lim.Regions, MaxMW: lim.Windows, MaxPD: lim.PDs,
 		MaxQPRdAtomic: transport.MaxRdAtomic, MaxQPInitAtomic: transport.MaxRdAtomic,
-		MaxSRQ: maxObjects, MaxSRQWR: transport.MaxQueueWR, MaxSRQSGE: transport.MaxSGE,
+		MaxSRQ: transport.MaxObjects, MaxSRQWR: transport.MaxQueueWR, MaxSRQSGE: transport.MaxSGE,
 		MaxMsgBytes: transport.MaxMessage, MaxPKeys: 1, PhysicalPorts: 1, LocalCAAckDelay: 15,
 		AtomicCap: AtomicGlobal, MemWindowType2B: true, FlushGlobal: true, AtomicWrite: true, ResizableSRQ: true,
 		VendorID: 0xFFFFFF, FirmwareVersion: "goroce", CompletionVectors: d.CompletionVectors(),

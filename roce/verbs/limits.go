@@ -44,8 +44,5 @@ const retryShardNs = 2e9
 // maxDefaultShards bounds the default of Config.Shards. See docs/design.md.
 const maxDefaultShards = 8
 
-// maxObjects is what Device.Attr reports for kinds of objects that only memory bounds.
-const maxObjects = 1 << 20
-
 // reservedIDs is the first ID of the work requests that roce.Conn posts by itself.
 const reservedIDs = 1 << 62

@@ -4,18 +4,18 @@
 //
 // # Who writes what into whose memory
 //
-// A member's arena is its vector and, behind it, an inbox. Every rank owns the sum of one part of
-// the vector.
+// A member's arena is its vector and, behind it, an inbox. The vector is cut into blocks, and these
+// into a piece for each rank, which owns its sum.
 //
-//	Ring      each rank writes to the next one only. Parts wander round once and are summed on the
+//	Ring      each rank writes to the next one only. Pieces wander round once and are summed on the
 //	          way (into the inbox of the next rank), then the sums wander round (into its vector).
 //	          2 (n-1) steps; every rank sends 2 (n-1)/n of the vector, whatever n is.
 //	Star      everybody writes its vector into the inbox of rank 0, which writes the sum into
 //	          everybody's vector. 2 steps; rank 0 sends and receives n-1 vectors.
-//	FullMesh  each rank writes part k into the inbox of rank k, which sums, and writes the sum into
+//	FullMesh  each rank writes piece k into the inbox of rank k, which sums, and writes the sum into
 //	          everybody's vector. 2 steps, 2 (n-1)/n of the vector.
 //
-//	ring of three, part A of the vector, by WRITE with immediate:
+//	ring of three, piece A of a block, by WRITE with immediate:
 //
 //	rank 0                  rank 1                  rank 2
 //	vector A0 ──WRITE──>    inbox: A0
@@ -24,13 +24,12 @@
 //	vector: the sum  <─────────────────────WRITE──  vector A
 //	vector A ──WRITE──>     vector: the sum
 //
-// Nobody asks whether an inbox is free, and no credits are sent: the algorithm says it. Inboxes are
-// used in turn by odd and even calls. When a call returns, everybody has begun it, as its result
-// needs everybody's vector; so everybody has ended the call before, and what that one left in the
-// inbox has been read. The sum of a part may be written into a vector because it contains what that
-// vector held: its owner has sent it and is waiting.
-//
-// A part is cut into pieces, so that a piece is summed while the next one arrives.
+// Nobody asks whether an inbox is free, and no credits are sent: the algorithm says it. The sum of
+// a piece comes back to all, and contains what everybody has read from its inbox. So four blocks
+// are under way at a time, and a block begins when the fourth before it is summed: an inbox has
+// room for four, which mostly stay in the cache, whatever the length of the vector. A piece is
+// summed while the next ones arrive. The sum may be written into a vector because it contains what
+// that vector held: its owner has sent it and is waiting.
 //
 // # The parameter server
 //

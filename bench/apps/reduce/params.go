@@ -29,6 +29,21 @@ const Unbounded = math.MaxInt32
 // leaving is the tag of a worker that has done its last step, and of the server's answer.
 const leaving = math.MaxUint32
 
+// maxPieces is in how many pieces a part is sent, at most.
+const maxPieces = 16
+
+// pieces calls do for each piece of from to to, with its place among them.
+func pieces(from, to int, do func(from, to int) error) error {
+	step := max(minPiece/4, ceil(to-from, maxPieces))
+	for {
+		end := min(from+step, to)
+		if err := do(from, end); err != nil || end == to {
+			return err
+		}
+		from = end
+	}
+}
+
 // check refuses what cannot be, and says how many workers there are.
 func (o Shared) check(members int) (workers int, err error) {
 	workers = members - o.Servers

@@ -32,10 +32,12 @@ func ParseTopology(s string) (Topology, error) {
 	return 0, fmt.Errorf("reduce: no topology %q; there are %v", s, topologies)
 }
 
-// piece bounds: a part is sent in pieces of at least minPiece bytes, and in at most maxPieces.
+// A vector is cut into pieces of minPiece to maxPiece bytes. So many blocks of them, a piece a rank
+// each, are under way at a time.
 const (
-	minPiece  = 64 << 10
-	maxPieces = 16
+	minPiece = 64 << 10
+	maxPiece = 1 << 20
+	window   = 4
 )
 
 // Member is one process of a group that sums vectors.
@@ -44,30 +46,36 @@ type Member struct {
 	Vector []float32
 
 	g      *mesh.Group
-	floats []float32 // the arena: Vector, then two inboxes
-	inbox  int       // floats of each of them
+	floats []float32 // the arena: Vector, then the inbox
+	blocks int       // of the vector, each of a piece a rank
+	piece  int       // floats of the longest of them
 	calls  int
+	sent   []int // numbers of pieces, of a ring
 	failed error
 }
 
 // Join makes a member of a group whose vectors have length elements. addrs are where the members
 // listen, by rank; rank says which of them this one is. Where all calls will have the topology
-// Ring, only says so: a member then has links to its two neighbours alone, and a smaller inbox.
+// Ring, only says so: a member then has links to its two neighbours alone.
 func Join(ctx context.Context, network mesh.Network, addrs []string, rank, length int,
 	only ...Topology) (*Member, error) {
-	m := &Member{}
-	// The largest inbox is that of rank 0 of a star: a vector from everybody. The arenas have to be
-	// of one size; memory that nobody touches costs nothing.
-	m.inbox = length * max(len(addrs)-1, 1)
+	return join(ctx, network, addrs, rank, length, PieceOf(length/len(addrs)), only...)
+}
+
+// join is Join with pieces of at most so many floats.
+func join(ctx context.Context, network mesh.Network, addrs []string, rank, length, piece int,
+	only ...Topology) (*Member, error) {
+	n := len(addrs)
+	m := &Member{blocks: max(1, ceil(length, n*piece))}
+	m.piece = ceil(length, m.blocks*n)
 	var peers []int
-	if n := len(addrs); n > 1 && len(only) == 1 && only[0] == Ring {
-		m.inbox = length
+	if n > 1 && len(only) == 1 && only[0] == Ring {
 		peers = []int{(rank + n - 1) % n, (rank + 1) % n}
 		if peers[0] == peers[1] {
 			peers = peers[:1]
 		}
 	}
-	m.floats = make([]float32, length+2*m.inbox)
+	m.floats = make([]float32, length+window*(n-1)*m.piece)
 	m.Vector = m.floats[:length:length]
 	g, err := mesh.Join(ctx, network, mesh.Config{Addrs: addrs, Rank: rank, Arena: bytesOf(m.floats), Peers: peers})
 	m.g = g
@@ -86,14 +94,14 @@ func (m *Member) Leave(ctx context.Context) error {
 	m.calls++
 	for rank := range m.g.Size() {
 		if m.g.Linked(rank) {
-			if err := m.put(ctx, rank, 0, 0, 0); err != nil {
+			if err := m.put(ctx, rank, 0, 0, 0, m.tag(Ring, 0)); err != nil {
 				return errors.Join(fmt.Errorf("reduce: leave: %w", err), m.Close())
 			}
 		}
 	}
 	for rank := range m.g.Size() {
 		if m.g.Linked(rank) {
-			if err := m.next(ctx, rank, 0); err != nil {
+			if err := m.next(ctx, rank, m.tag(Ring, 0)); err != nil {
 				return errors.Join(fmt.Errorf("reduce: leave: %w", err), m.Close())
 			}
 		}
@@ -134,49 +142,51 @@ func (m *Member) Sum(ctx context.Context, t Topology) error {
 	return nil
 }
 
-// part returns the borders of the part of the vector that a rank owns.
-func (m *Member) part(rank int) (from, to int) {
-	n := m.g.Size()
-	rank = (rank%n + n) % n
-	return len(m.Vector) * rank / n, len(m.Vector) * (rank + 1) / n
-}
-
-// area is where the inbox of this call begins, in floats.
-func (m *Member) area() int { return len(m.Vector) + m.calls%2*m.inbox }
-
 // PieceOf is how many floats of a part of n are sent, and summed, at a time.
-func PieceOf(n int) int { return max(minPiece/4, (n+maxPieces-1)/maxPieces) }
+func PieceOf(n int) int { return min(max(minPiece/4, ceil(n, window)), maxPiece/4) }
 
-// pieces calls do for each piece of from to to, with its place among them.
-func pieces(from, to int, do func(from, to int) error) error {
-	step := PieceOf(to - from)
-	for {
-		end := min(from+step, to)
-		if err := do(from, end); err != nil || end == to {
-			return err
-		}
-		from = end
-	}
+func ceil(n, of int) int { return (n + of - 1) / of }
+
+// borders returns those of a piece of the vector.
+func (m *Member) borders(piece int) (from, to int) {
+	all := m.blocks * m.g.Size()
+	return len(m.Vector) * piece / all, len(m.Vector) * (piece + 1) / all
 }
 
-// put writes floats from to to of our arena to place in that of the peer. The tag is how many they
-// are, by which the peer can tell that both run the same call.
-func (m *Member) put(ctx context.Context, rank, place, from, to int) error {
-	return m.g.Link(rank).Put(ctx, 4*place, 4*from, 4*(to-from), m.tag(to-from))
+// share returns the borders of a rank's piece of a block.
+func (m *Member) share(block, rank int) (from, to int) {
+	n := m.g.Size()
+	return m.borders(block*n + (rank+n)%n)
 }
 
-// tag says of a piece how long it is and of which call.
-func (m *Member) tag(n int) uint32 { return uint32(m.calls)<<28 ^ uint32(n) }
+// slot is where a place for a piece begins in the inbox, in floats. A block, or a piece of a star,
+// has as many as there are other ranks.
+func (m *Member) slot(block, i int) int {
+	return len(m.Vector) + (block%window*(m.g.Size()-1)+i)*m.piece
+}
 
-// next waits for a piece of n floats of a rank.
-func (m *Member) next(ctx context.Context, rank, n int) error {
+// put writes floats from to to of our arena to place in that of the peer.
+func (m *Member) put(ctx context.Context, rank, place, from, to int, tag uint32) error {
+	return m.g.Link(rank).Put(ctx, 4*place, 4*from, 4*(to-from), tag)
+}
+
+// tag says of a piece of which call it is, and which one of it. So the peer can tell that both run
+// the same call.
+func (m *Member) tag(t Topology, number int) uint32 {
+	return uint32(m.calls)<<28 | uint32(t)<<26 | uint32(number)
+}
+
+// next waits for the piece of a rank that has a tag.
+func (m *Member) next(ctx context.Context, rank int, want uint32) error {
 	tag, err := m.g.Link(rank).Next(ctx)
-	if err == nil && tag != m.tag(n) {
-		err = fmt.Errorf("rank %d is somewhere else: it sent a piece with tag %#x, expected is %#x",
-			rank, tag, m.tag(n))
+	if err == nil && tag != want {
+		err = fmt.Errorf("rank %d is somewhere else: it sent a piece with tag %#x, expected is %#x", rank, tag, want)
 	}
 	return err
 }
+
+// add sums what has come to a place of the inbox.
+func (m *Member) add(from, to, slot int) { Add(m.floats[from:to], m.floats[slot:]) }
 
 // Add adds src to dst, as a sum does, or a server whose workers push steps and not gradients.
 func Add(dst, src []float32) {
@@ -198,84 +208,99 @@ func Add(dst, src []float32) {
 	}
 }
 
-// ring: in step s of the first round we send part rank-s, and add to part rank-s-1 what comes. In
-// the second round sums go on as they come. A piece is sent on as soon as it is there, whatever the
-// step of the pieces behind it.
-func (m *Member) ring(ctx context.Context) error {
-	n, rank, area := m.g.Size(), m.g.Rank, m.area()
-	right, left := (rank+1)%n, (rank+n-1)%n
-	from, to := m.part(rank)
-	err := pieces(from, to, func(from, to int) error { return m.put(ctx, right, area+from, from, to) })
-	if err != nil {
-		return err
-	}
-	for s := 1; s < n; s++ { // what comes is summed up to us
-		from, to := m.part(rank - s)
-		last := s == n-1
-		err := pieces(from, to, func(from, to int) error {
-			if err := m.next(ctx, left, to-from); err != nil {
-				return err
-			}
-			Add(m.floats[from:to], m.floats[area+from:area+to])
-			if last { // that is the whole sum: it goes into vectors from here on
-				return m.put(ctx, right, from, from, to)
-			}
-			return m.put(ctx, right, area+from, from, to)
-		})
-		if err != nil {
-			return err
+// inTurn begins as many steps as may be under way, and then another one whenever one has ended.
+func inTurn(steps int, begin, end func(step int) error) (err error) {
+	for step := 0; step < steps+window && err == nil; step++ {
+		if step >= window {
+			err = end(step - window)
+		}
+		if err == nil && step < steps {
+			err = begin(step)
 		}
 	}
-	for s := n; s < 2*n-1; s++ { // what comes is a sum
-		from, to := m.part(rank - s)
-		last := s == 2*n-2
-		err := pieces(from, to, func(from, to int) error {
-			if err := m.next(ctx, left, to-from); err != nil || last {
+	return err
+}
+
+// ring: our piece of a block comes to every rank in turn, which adds its own to it (up to step
+// n-1), and then, as a sum, once more (up to step 2n-2). We send on what comes, whatever block it
+// is of. All ranks send pieces of the same numbers, in the same order, so these are also what
+// comes.
+func (m *Member) ring(ctx context.Context) error {
+	n, rank := m.g.Size(), m.g.Rank
+	right, left := (rank+1)%n, (rank+n-1)%n
+	m.sent = m.sent[:0]
+	send := func(number, place, from, to int) error {
+		m.sent = append(m.sent, number)
+		return m.put(ctx, right, place, from, to, m.tag(Ring, number))
+	}
+	begin := func(block int) error {
+		from, to := m.share(block, rank)
+		return send(2*n*block+1, m.slot(block, 0), from, to)
+	}
+	come := 0
+	end := func(ended int) error {
+		for {
+			number := m.sent[come]
+			come++
+			if err := m.next(ctx, left, m.tag(Ring, number)); err != nil {
 				return err
 			}
-			return m.put(ctx, right, from, from, to)
-		})
-		if err != nil {
-			return err
+			block, step := number/(2*n), number%(2*n)
+			from, to := m.share(block, rank-step%n)
+			if step < n {
+				m.add(from, to, m.slot(block, step-1))
+			}
+			var err error
+			switch {
+			case step < n-1:
+				err = send(number+1, m.slot(block, step), from, to)
+			case step < 2*n-2: // the sum is whole: it goes into vectors from here on
+				err = send(number+1, from, from, to)
+			case block == ended:
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return inTurn(m.blocks, begin, end)
+}
+
+// star: rank 0 sums, a piece at a time.
+func (m *Member) star(ctx context.Context) error {
+	if m.g.Rank == 0 {
+		return m.centre(ctx)
+	}
+	return inTurn(m.blocks*m.g.Size(), func(piece int) error {
+		from, to := m.borders(piece)
+		return m.put(ctx, 0, m.slot(piece, m.g.Rank-1), from, to, m.tag(Star, piece))
+	}, func(piece int) error { return m.next(ctx, 0, m.tag(Star, piece)) })
+}
+
+// centre is rank 0 of a star.
+func (m *Member) centre(ctx context.Context) error {
+	for piece := range m.blocks * m.g.Size() {
+		from, to := m.borders(piece)
+		for peer := 1; peer < m.g.Size(); peer++ {
+			if err := m.next(ctx, peer, m.tag(Star, piece)); err != nil {
+				return err
+			}
+			m.add(from, to, m.slot(piece, peer-1))
+		}
+		for peer := 1; peer < m.g.Size(); peer++ {
+			if err := m.put(ctx, peer, from, from, to, m.tag(Star, piece)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// star: rank 0 sums.
-func (m *Member) star(ctx context.Context) error {
-	area, length := m.area(), len(m.Vector)
-	if rank := m.g.Rank; rank != 0 {
-		err := pieces(0, length, func(from, to int) error {
-			return m.put(ctx, 0, area+(rank-1)*length+from, from, to)
-		})
-		if err != nil {
-			return err
-		}
-		return pieces(0, length, func(from, to int) error { return m.next(ctx, 0, to-from) })
-	}
-	return pieces(0, length, func(from, to int) error {
-		for rank := 1; rank < m.g.Size(); rank++ {
-			if err := m.next(ctx, rank, to-from); err != nil {
-				return err
-			}
-			at := area + (rank-1)*length
-			Add(m.floats[from:to], m.floats[at+from:at+to])
-		}
-		for rank := 1; rank < m.g.Size(); rank++ {
-			if err := m.put(ctx, rank, from, from, to); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// mesh: every rank is the centre of a star for its part. The other ranks come in an order that
-// begins behind our own, so that not everybody sends to rank 0 first.
+// mesh: every rank is the centre of a star for its piece of a block. The other ranks come in an
+// order that begins behind our own, so that not everybody sends to rank 0 first.
 func (m *Member) mesh(ctx context.Context) error {
-	n, rank, area := m.g.Size(), m.g.Rank, m.area()
-	length := len(m.Vector)
+	n, rank := m.g.Size(), m.g.Rank
 	others := func(do func(peer int) error) error {
 		for i := 1; i < n; i++ {
 			if err := do((rank + i) % n); err != nil {
@@ -284,36 +309,38 @@ func (m *Member) mesh(ctx context.Context) error {
 		}
 		return nil
 	}
-	slot := func(owner, sender int) int { // where a sender's share of the owner's part goes
-		return area + (sender-owner+n)%n*length - length
+	place := func(block, owner, sender int) int { return m.slot(block, (sender-owner+n)%n-1) }
+	begin := func(block int) error {
+		return others(func(peer int) error {
+			from, to := m.share(block, peer)
+			return m.put(ctx, peer, place(block, peer, rank), from, to, m.tag(FullMesh, 2*block))
+		})
 	}
-	err := others(func(peer int) error {
-		from, to := m.part(peer)
-		return pieces(from, to, func(from, to int) error { return m.put(ctx, peer, slot(peer, rank)+from, from, to) })
-	})
-	if err != nil {
-		return err
-	}
-	from, to := m.part(rank)
-	err = pieces(from, to, func(from, to int) error {
+	sum := func(block int) error {
+		from, to := m.share(block, rank)
 		err := others(func(peer int) error {
-			if err := m.next(ctx, peer, to-from); err != nil {
-				return err
+			err := m.next(ctx, peer, m.tag(FullMesh, 2*block))
+			if err == nil {
+				m.add(from, to, place(block, rank, peer))
 			}
-			at := slot(rank, peer)
-			Add(m.floats[from:to], m.floats[at+from:at+to])
-			return nil
+			return err
 		})
 		if err != nil {
 			return err
 		}
-		return others(func(peer int) error { return m.put(ctx, peer, from, from, to) })
-	})
-	if err != nil {
-		return err
+		return others(func(peer int) error { return m.put(ctx, peer, from, from, to, m.tag(FullMesh, 2*block+1)) })
 	}
-	return others(func(peer int) error {
-		from, to := m.part(peer)
-		return pieces(from, to, func(from, to int) error { return m.next(ctx, peer, to-from) })
-	})
+	collect := func(block int) error {
+		return others(func(peer int) error { return m.next(ctx, peer, m.tag(FullMesh, 2*block+1)) })
+	}
+	for first := 0; first < m.blocks; first += window {
+		for _, step := range []func(int) error{begin, sum, collect} {
+			for block := first; block < min(first+window, m.blocks); block++ {
+				if err := step(block); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
 }

@@ -25,7 +25,11 @@ func group(t *testing.T, networks []mesh.Network, addrs []string, length int,
 	var wait sync.WaitGroup
 	for rank, network := range networks {
 		wait.Go(func() {
-			m, err := Join(ctx, network, addrs, rank, length)
+			piece := PieceOf(length / len(addrs))
+			if length < 10_000 { // many blocks
+				piece = 77
+			}
+			m, err := join(ctx, network, addrs, rank, length, piece)
 			if err != nil {
 				t.Errorf("rank %d: %v", rank, err)
 				cancel()
@@ -106,7 +110,8 @@ func sums(calls, length int) func(context.Context, *Member, int) error {
 }
 
 func TestSum(t *testing.T) {
-	for _, c := range []struct{ members, length int }{{1, 10}, {2, 1}, {3, 2}, {4, 1000}, {5, 70000}, {16, 333}} {
+	for _, c := range []struct{ members, length int }{{1, 10}, {2, 1}, {3, 2}, {4, 1000}, {5, 70000}, {16, 333},
+		{2, 9000}, {3, 5000}} {
 		t.Run(fmt.Sprintf("%d members, %d elements", c.members, c.length), func(t *testing.T) {
 			sim.Test(t, sim.Config{Seed: rand.Uint64(), Faults: sim.Faults{Loss: 0.01, Duplicate: 0.01}},
 				func(t *testing.T, fabric *sim.Fabric) {
@@ -116,6 +121,27 @@ func TestSum(t *testing.T) {
 			t.Run("TCP", func(t *testing.T) {
 				networks, addrs := overTCP(t, c.members)
 				group(t, networks, addrs, c.length, sums(9, c.length))
+			})
+		})
+	}
+}
+
+// Members that run different calls have an error, and none hangs.
+func TestMembersDisagree(t *testing.T) {
+	for _, odd := range []Topology{Ring, Star, FullMesh} {
+		t.Run(odd.String(), func(t *testing.T) {
+			sim.Test(t, sim.Config{Seed: rand.Uint64()}, func(t *testing.T, fabric *sim.Fabric) {
+				networks, addrs := simulated(t, fabric, 3)
+				group(t, networks, addrs, 5000, func(ctx context.Context, m *Member, rank int) error {
+					topology := odd
+					if rank > 0 {
+						topology = (odd + 1) % 3
+					}
+					if err := m.Sum(ctx, topology); err == nil {
+						return errors.New("a sum of members that disagree")
+					}
+					return nil
+				})
 			})
 		})
 	}

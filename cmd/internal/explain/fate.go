@@ -2,8 +2,10 @@ package explain
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 
+	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/analyse"
 )
 
@@ -111,4 +113,88 @@ func tell(rows []row, findings []*analyse.Finding) []row {
 		out = append(out, rows[i])
 	}
 	return out
+}
+
+// judge says what became of the packets that only one capture has. It is certain that one was lost
+// if the ends say so by what they did after: a request was sent again before anything acknowledged
+// it, a request was repeated though its answer had left. A capture may lack packets that were
+// there.
+func (m *matching) judge(rows []row, ends [2][2]int64) {
+	type half struct{ conn, end int }
+	waiting, answers := map[half][]int{}, map[half][]int{}
+	const most = 4096 // that wait
+	copies := map[uint64]bool{}
+	type way struct{ src, dst netip.Addr }
+	known := map[way][2]int{} // rows of the first and last packet of a way that both captures have
+	var delays []int64
+	for i := range rows {
+		if r := &rows[i]; r.frame != 0 && r.frame2 != 0 {
+			copies[r.head] = true
+			k := way{r.src, r.dst}
+			if w, ok := known[k]; ok {
+				known[k] = [2]int{w[0], i}
+			} else {
+				known[k] = [2]int{i, i}
+			}
+			delays = append(delays, max(r.atNs2-r.atNs, r.atNs-r.atNs2))
+		}
+	}
+	slices.Sort(delays)
+	soon := 4 * delays[len(delays)/2] // in this time a packet comes that is on its way
+	settle := func(k half, list map[half][]int, f fate, covered func(psn ib.PSN) bool) {
+		list[k] = slices.DeleteFunc(list[k], func(i int) bool {
+			if !covered(rows[i].psn) {
+				return false
+			}
+			rows[i].fate = f
+			return true
+		})
+	}
+	for i := range rows {
+		r := &rows[i]
+		if r.head == 0 {
+			continue
+		}
+		here, at := 0, r.atNs
+		if r.frame == 0 {
+			here, at = 1, r.atNs2
+		}
+		from, ok := m.from(r)
+		w, both := known[way{r.src, r.dst}]
+		asks := half{r.connection, int(r.end)}
+		if r.role == analyse.RoleAnswer {
+			asks.end = 1 - asks.end
+		}
+		switch {
+		case r.frame != 0 && r.frame2 != 0:
+		case !ok || at < ends[1-here][0] && !(both && i > w[0]) || at > ends[1-here][1]-soon && !(both && i < w[1]):
+			r.fate = fateBeyond
+		case from != here && copies[r.head]:
+			r.fate = fateDoubled
+		case from != here:
+			r.fate = fateUnseen
+		default:
+			r.fate = fateMaybeLost
+		}
+		lost := r.fate == fateMaybeLost
+		switch r.role {
+		case analyse.RoleRequest:
+			settle(asks, waiting, fateLost, func(psn ib.PSN) bool { return psn == r.psn })
+			if r.cause != analyse.CauseNone && r.cause != analyse.CauseNetwork {
+				settle(asks, answers, fateLost, func(psn ib.PSN) bool { return psn.Diff(r.psn) >= 0 })
+			}
+			if lost && len(waiting[asks]) < most {
+				waiting[asks] = append(waiting[asks], i)
+			}
+		case analyse.RoleAnswer:
+			if r.flags&flagBadICRC == 0 {
+				nak := r.answers && r.syndrome>>5 != 0
+				settle(asks, waiting, fateUnseen,
+					func(psn ib.PSN) bool { return psn.Diff(r.psn) < 0 || psn == r.psn && !nak })
+			}
+			if lost && len(answers[asks]) < most {
+				answers[asks] = append(answers[asks], i)
+			}
+		}
+	}
 }

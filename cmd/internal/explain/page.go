@@ -183,3 +183,13 @@ func (d *pageData) write(w io.Writer) error {
 
 // writeSize is how much of the page is written at a time, in bytes.
 const writeSize = 64 << 10
+
+// Page writes the page of a capture that other commands have made.
+func Page(w io.Writer, name string, capture io.Reader) error {
+	e := &explanation{Name: name}
+	drawn := &window{most: drawnPackets}
+	if err := e.read(capture, analyse.Options{}, drawn); err != nil {
+		return err
+	}
+	return e.page(drawn).write(w)
+}

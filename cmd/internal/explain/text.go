@@ -50,6 +50,9 @@ func (s textStyle) paint(code, t string) string {
 	return "\x1b[" + code + "m" + t + "\x1b[0m"
 }
 
+// Wrap breaks text at spaces; every line begins with indent.
+func Wrap(indent, text string) string { return textStyle{width: defaultWidth}.wrap(indent, text) }
+
 // wrap breaks text at spaces; every line begins with indent.
 func (s textStyle) wrap(indent, text string) string {
 	var b strings.Builder

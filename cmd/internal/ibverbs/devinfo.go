@@ -177,6 +177,7 @@ func (i *info) printDevice(row func(name, format string, args ...any)) {
 	row("max_qp_init_rd_atom", "%d", d.MaxQPInitAtomic)
 	row("atomic_cap", "%v (%d)", d.AtomicCap, d.AtomicCap)
 	row("max_mw", "%d", d.MaxMW)
+	row("max_ah", "%d", d.MaxAH)
 	row("max_srq", "%d", d.MaxSRQ)
 	row("max_srq_wr", "%d", d.MaxSRQWR)
 	row("max_srq_sge", "%d", d.MaxSRQSGE)

@@ -29,7 +29,7 @@ func sample() info {
 			NodeGUID: 0x021122fffe334455, SystemImageGUID: 0x021122fffe334455, VendorID: 0xffffff,
 			FirmwareVersion: "goroce", MaxMRBytes: 1 << 46, MaxQP: 1 << 20, MaxQPWR: 1 << 14, MaxSGE: 32,
 			MaxSGERead: 32, MaxCQ: 9, MaxCQE: 99, MaxMR: 8, MaxPD: 7, MaxQPRdAtomic: 128,
-			MaxQPInitAtomic: 128, AtomicCap: verbs.AtomicGlobal, MaxMW: 5, MaxSRQ: 4,
+			MaxQPInitAtomic: 128, AtomicCap: verbs.AtomicGlobal, MaxMW: 5, MaxAH: 6, MaxSRQ: 4,
 			MaxSRQWR: 3, MaxSRQSGE: 2, MaxPKeys: 1, LocalCAAckDelay: 15, PhysicalPorts: 1,
 			CompletionVectors: 1, MaxInline: 512,
 		},

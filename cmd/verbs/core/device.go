@@ -167,7 +167,7 @@ func goroce_query(handle C.goroce_handle, o *C.struct_goroce_attr) C.int {
 		max_sge_rd: C.int32_t(a.MaxSGERead), max_inline: C.int32_t(a.MaxInline),
 		max_cq: C.int32_t(a.MaxCQ), max_cqe: C.int32_t(a.MaxCQE), max_mr: C.int32_t(a.MaxMR),
 		max_mw: C.int32_t(a.MaxMW), max_pd: C.int32_t(a.MaxPD), max_qp_rd_atom: C.int32_t(a.MaxQPRdAtomic),
-		max_qp_init_rd_atom: C.int32_t(a.MaxQPInitAtomic), max_srq: C.int32_t(a.MaxSRQ),
+		max_qp_init_rd_atom: C.int32_t(a.MaxQPInitAtomic), max_ah: C.int32_t(a.MaxAH), max_srq: C.int32_t(a.MaxSRQ),
 		max_srq_wr: C.int32_t(a.MaxSRQWR), max_srq_sge: C.int32_t(a.MaxSRQSGE),
 		ack_delay: C.int32_t(a.LocalCAAckDelay), comp_vectors: C.int32_t(a.CompletionVectors),
 		atomic_cap: C.int32_t(a.AtomicCap), max_msg: C.uint32_t(a.MaxMsgBytes), max_mtu: C.int32_t(p.MaxMTU),

@@ -23,7 +23,7 @@
 #include "goroce_gids.h"
 
 /* Counts the changes of this file: both halves have to be of one build. */
-#define GOROCE_CORE_VERSION 9
+#define GOROCE_CORE_VERSION 10
 
 typedef uint32_t goroce_handle;
 
@@ -44,7 +44,7 @@ struct goroce_attr {
 	int32_t max_qp, max_qp_wr, max_sge, max_sge_rd, max_inline;
 	int32_t max_cq, max_cqe, max_mr, max_mw, max_pd;
 	int32_t max_qp_rd_atom, max_qp_init_rd_atom;
-	int32_t max_srq, max_srq_wr, max_srq_sge;
+	int32_t max_ah, max_srq, max_srq_wr, max_srq_sge;
 	int32_t ack_delay, comp_vectors, atomic_cap;
 	uint32_t max_msg;
 	int32_t max_mtu, active_mtu, active;

@@ -10,7 +10,7 @@ EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *a)
 	if (!x)
 		return null_errno(ENOMEM);
 	struct ibv_ah *ah = &x->ah;
-	int e = core->create_ah(pd->handle, a, &ah->handle);
+	int e = CORE(create_ah, pd->handle, a, &ah->handle);
 	if (e) {
 		free(ah);
 		return null_errno(e);
@@ -27,7 +27,7 @@ EXPORT int ibv_destroy_ah(struct ibv_ah *ah)
 	int e = 0;
 	if (!shim_of_parent(ah->context)) {
 		shim_meet();
-		e = set_errno(core->destroy_ah(ah->handle));
+		e = set_errno(CORE(destroy_ah, ah->handle));
 	}
 	if (!e) {
 		shim_drop(&((struct shim_ah *)ah)->link);

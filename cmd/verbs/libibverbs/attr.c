@@ -51,7 +51,7 @@ EXPORT int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *d)
 	d->max_mcast_grp = 8192;
 	d->max_mcast_qp_attach = 56;
 	d->max_total_mcast_qp_attach = 8192 * 56;
-	d->max_ah = a->max_qp;
+	d->max_ah = a->max_ah;
 	d->max_srq = a->max_srq;
 	d->max_srq_wr = a->max_srq_wr;
 	d->max_srq_sge = a->max_srq_sge;
@@ -110,7 +110,7 @@ int shim_query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr *p
 	if (port != 1)
 		return EINVAL;
 	struct goroce_attr now;
-	int e = core->query(to_context(c)->handle, &now);
+	int e = CORE(query, to_context(c)->handle, &now);
 	if (e)
 		return e;
 	struct ibv_port_attr all;

@@ -13,7 +13,7 @@ EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *c)
 		return null_errno(ENOMEM);
 	ch->channel.context = c;
 	ch->channel.fd = shim_eventfd();
-	int e = ch->channel.fd < 0 ? errno : core->create_channel(to_context(c)->handle, ch->channel.fd, &ch->handle);
+	int e = ch->channel.fd < 0 ? errno : CORE(create_channel, to_context(c)->handle, ch->channel.fd, &ch->handle);
 	if (e) {
 		if (ch->channel.fd >= 0)
 			close(ch->channel.fd);
@@ -44,7 +44,7 @@ EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *ch)
 	shim_drop(&to_channel(ch)->link);
 	if (!shim_of_parent(ch->context)) {
 		shim_meet();
-		core->destroy_channel(to_channel(ch)->handle);
+		CORE(destroy_channel, to_channel(ch)->handle);
 	}
 	close(ch->fd);
 	free(ch);
@@ -68,7 +68,7 @@ EXPORT int ibv_get_cq_event(struct ibv_comp_channel *ch, struct ibv_cq **cq, voi
 		uint64_t count;
 		if (read(ch->fd, &count, sizeof count) != sizeof count)
 			return -1;
-		e = core->channel_next(to_channel(ch)->handle, thread, &cookie);
+		e = CORE(channel_next, to_channel(ch)->handle, thread, &cookie);
 	} while (e == ENOENT);
 	if (e) {
 		errno = e;
@@ -105,7 +105,7 @@ struct shim_cq *shim_create_cq(struct ibv_context *c, int cqe, void *context, st
 	q->cq.cq_context = context;
 	pthread_mutex_init(&q->cq.mutex, NULL);
 	pthread_cond_init(&q->cq.cond, NULL);
-	int e = core->create_cq(&a);
+	int e = CORE(create_cq, &a);
 	if (e) {
 		free(q);
 		return null_errno(e);
@@ -130,7 +130,7 @@ EXPORT int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 	ENTER_INT(cq->context);
 	struct shim_cq *q = to_cq(cq);
 	shim_cq_lock(q); // nobody looks at the ring while it is replaced
-	int e = set_errno(core->resize_cq(q->handle, &cqe, &q->ring));
+	int e = set_errno(CORE(resize_cq, q->handle, &cqe, &q->ring));
 	if (!e)
 		cq->cqe = cqe;
 	shim_cq_unlock(q);
@@ -172,7 +172,7 @@ EXPORT int ibv_destroy_cq(struct ibv_cq *cq)
 	if (!shim_of_parent(cq->context)) {
 		shim_meet();
 		uint32_t comp = 0, async = 0;
-		int e = set_errno(core->destroy_cq(q->handle, &comp, &async));
+		int e = set_errno(CORE(destroy_cq, q->handle, &comp, &async));
 		if (e)
 			return e;
 		shim_wait_acks(&cq->mutex, &cq->cond, &cq->comp_events_completed, comp);
@@ -207,7 +207,7 @@ int shim_cq_idle(struct shim_cq *q, bool over)
 	if (looks % LOOKS_PER_CALL || (looks > QUIET_AFTER && looks % LOOKS_WHEN_QUIET))
 		return 0;
 	shim_meet();
-	core->progress(q->handle);
+	CORE_DO(progress, q->handle);
 	return 0;
 }
 
@@ -235,5 +235,5 @@ int shim_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 {
 	shim_meet();
 	shim_pause(cq->context);
-	return core->req_notify_cq(to_cq(cq)->handle, solicited_only);
+	return CORE(req_notify_cq, to_cq(cq)->handle, solicited_only);
 }

@@ -25,7 +25,7 @@ static int start_poll(struct ibv_cq_ex *x, struct ibv_poll_cq_attr *a)
 	q->head = q->ring->head;
 	int e = find(q);
 	if (!e)
-		return 0;
+		return goroce_left(0); // handlers of signals run while the program has it
 	bool over = shim_cq_over(q);
 	shim_cq_unlock(q);
 	return shim_cq_idle(q, over) ? EIO : e;
@@ -44,6 +44,7 @@ static int next_poll(struct ibv_cq_ex *x)
 static void end_poll(struct ibv_cq_ex *x)
 {
 	struct shim_cq *q = to_cq((struct ibv_cq *)x);
+	goroce_busy++;
 	__atomic_store_n(&q->ring->head, q->head + 1, __ATOMIC_RELEASE);
 	q->looks = 0;
 	shim_cq_unlock(q);

@@ -201,11 +201,11 @@ static int open_core(struct shim_context *x)
 		.async_fd = c->async_fd, .cookie = (uintptr_t)c,
 	};
 	x->handle = 0;
-	int e = core->open(&o, &x->handle);
+	int e = CORE(open, &o, &x->handle);
 	if (!e)
-		e = core->query(x->handle, &x->attr);
+		e = CORE(query, x->handle, &x->attr);
 	if (e && x->handle)
-		core->close(x->handle);
+		CORE(close, x->handle);
 	return e;
 }
 
@@ -282,7 +282,7 @@ EXPORT int ibv_close_device(struct ibv_context *c)
 	int e = 0;
 	if (!shim_of_parent(c)) {
 		shim_meet();
-		e = core->close(x->handle);
+		e = CORE(close, x->handle);
 	}
 	close(c->async_fd);
 	if (c->cmd_fd >= 0)

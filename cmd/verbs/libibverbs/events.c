@@ -28,7 +28,7 @@ EXPORT int ibv_get_async_event(struct ibv_context *c, struct ibv_async_event *e)
 		uint64_t count;
 		if (read(c->async_fd, &count, sizeof count) != sizeof count)
 			return -1;
-		r = core->async_next(to_context(c)->handle, &a);
+		r = CORE(async_next, to_context(c)->handle, &a);
 	} while (r == ENOENT);
 	if (r) {
 		errno = r;

@@ -128,7 +128,7 @@ static int again_pd(struct shim_link *l)
 {
 	struct ibv_pd *pd = &OBJECT(l, struct shim_pd)->pd;
 	pd->handle = 0;
-	return core->alloc_pd(to_context(pd->context)->handle, &pd->handle);
+	return CORE(alloc_pd, to_context(pd->context)->handle, &pd->handle);
 }
 
 static int again_channel(struct shim_link *l)
@@ -136,7 +136,7 @@ static int again_channel(struct shim_link *l)
 	struct shim_channel *ch = OBJECT(l, struct shim_channel);
 	ch->handle = 0;
 	int e = goroce_renew(ch->channel.fd, EFD_SEMAPHORE);
-	return e ? e : core->create_channel(to_context(ch->channel.context)->handle, ch->channel.fd, &ch->handle);
+	return e ? e : CORE(create_channel, to_context(ch->channel.context)->handle, ch->channel.fd, &ch->handle);
 }
 
 // Memory has the keys that it had: the program, and its peers to be, may know them.
@@ -147,7 +147,7 @@ static int again_mr(struct shim_link *l)
 		.addr = m->mr.addr, .length = m->mr.length, .iova = m->iova, .access = m->access, .key = m->mr.lkey,
 	};
 	m->mr.handle = 0;
-	int e = core->reg_mr(m->mr.pd->handle, &a);
+	int e = CORE(reg_mr, m->mr.pd->handle, &a);
 	m->mr.handle = a.handle;
 	return e;
 }
@@ -156,14 +156,14 @@ static int again_mw(struct shim_link *l)
 {
 	struct ibv_mw *mw = &OBJECT(l, struct shim_mw)->mw;
 	mw->handle = 0;
-	return core->alloc_mw(mw->pd->handle, (int)mw->type, &mw->rkey, &mw->handle);
+	return CORE(alloc_mw, mw->pd->handle, (int)mw->type, &mw->rkey, &mw->handle);
 }
 
 static int again_ah(struct shim_link *l)
 {
 	struct shim_ah *a = OBJECT(l, struct shim_ah);
 	a->ah.handle = 0;
-	return core->create_ah(a->ah.pd->handle, &a->attr, &a->ah.handle);
+	return CORE(create_ah, a->ah.pd->handle, &a->attr, &a->ah.handle);
 }
 
 static int again_cq(struct shim_link *l)
@@ -177,7 +177,7 @@ static int again_cq(struct shim_link *l)
 	q->lock = 0;
 	q->looks = 0;
 	q->cq.comp_events_completed = q->cq.async_events_completed = 0;
-	int e = core->create_cq(&a);
+	int e = CORE(create_cq, &a);
 	if (e)
 		return e;
 	q->ring = a.ring;
@@ -191,7 +191,7 @@ static int again_srq(struct shim_link *l)
 	struct goroce_srq a = {.pd = s->srq.pd->handle, .attr = s->attr, .cookie = (uintptr_t)s};
 	s->srq.handle = s->handle = 0;
 	s->srq.events_completed = 0;
-	int e = core->create_srq(&a);
+	int e = CORE(create_srq, &a);
 	s->srq.handle = s->handle = a.handle;
 	return e;
 }
@@ -217,7 +217,7 @@ static int again_qp(struct shim_link *l)
 	};
 	if (ring)
 		memset(ring, 0, offsetof(struct goroce_send_ring, slots));
-	int e = core->create_qp(&g);
+	int e = CORE(create_qp, &g);
 	if (e)
 		return e;
 	qp->handle = q->handle = g.handle;
@@ -229,15 +229,15 @@ static int again_qp(struct shim_link *l)
 	qp->state = IBV_QPS_RESET;
 	if (to != IBV_QPS_RESET) {
 		a.qp_state = IBV_QPS_INIT;
-		e = core->modify_qp(q->handle, &a, IBV_QP_STATE | (q->attr_mask & ~IBV_QP_SQ_PSN));
+		e = CORE(modify_qp, q->handle, &a, IBV_QP_STATE | (q->attr_mask & ~IBV_QP_SQ_PSN));
 	}
 	if (!e && (to == IBV_QPS_RTR || to == IBV_QPS_RTS)) {
 		a.qp_state = IBV_QPS_RTR;
-		e = core->modify_qp(q->handle, &a, IBV_QP_STATE);
+		e = CORE(modify_qp, q->handle, &a, IBV_QP_STATE);
 	}
 	if (!e && to == IBV_QPS_RTS) {
 		a.qp_state = IBV_QPS_RTS;
-		e = core->modify_qp(q->handle, &a, IBV_QP_STATE | IBV_QP_SQ_PSN);
+		e = CORE(modify_qp, q->handle, &a, IBV_QP_STATE | IBV_QP_SQ_PSN);
 	}
 	if (!e)
 		qp->state = to;

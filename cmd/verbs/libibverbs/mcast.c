@@ -6,7 +6,7 @@ EXPORT int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_
 	ENTER_INT(qp->context);
 	(void)lid; // RoCE has none
 	union ibv_gid group = *gid;
-	return set_errno(core->attach_mcast(to_qp(qp)->handle, &group));
+	return set_errno(CORE(attach_mcast, to_qp(qp)->handle, &group));
 }
 
 EXPORT int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
@@ -14,5 +14,5 @@ EXPORT int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_
 	ENTER_INT(qp->context);
 	(void)lid;
 	union ibv_gid group = *gid;
-	return set_errno(core->detach_mcast(to_qp(qp)->handle, &group));
+	return set_errno(CORE(detach_mcast, to_qp(qp)->handle, &group));
 }

@@ -9,7 +9,7 @@ EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *c)
 		return null_errno(ENOMEM);
 	struct ibv_pd *pd = &x->pd;
 	pd->context = c;
-	int e = core->alloc_pd(to_context(c)->handle, &pd->handle);
+	int e = CORE(alloc_pd, to_context(c)->handle, &pd->handle);
 	if (e) {
 		free(x);
 		return null_errno(e);
@@ -23,7 +23,7 @@ EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 	int e = 0;
 	if (!shim_of_parent(pd->context)) {
 		shim_meet();
-		e = set_errno(core->dealloc_pd(pd->handle));
+		e = set_errno(CORE(dealloc_pd, pd->handle));
 	}
 	if (!e) {
 		shim_drop(&((struct shim_pd *)pd)->link);
@@ -40,7 +40,7 @@ EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len
 		return null_errno(ENOMEM);
 	struct ibv_mr *mr = &x->mr;
 	struct goroce_mr a = {.addr = addr, .length = length, .iova = iova, .access = access};
-	int e = core->reg_mr(pd->handle, &a);
+	int e = CORE(reg_mr, pd->handle, &a);
 	if (e) {
 		free(mr);
 		return null_errno(e);
@@ -169,7 +169,7 @@ EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *a
 	}
 	shim_meet();
 	struct goroce_mr a = {.addr = addr, .length = length, .iova = (uintptr_t)addr, .access = (uint32_t)access};
-	int e = core->rereg_mr(mr->handle, flags, flags & IBV_REREG_MR_CHANGE_PD ? pd->handle : 0, &a);
+	int e = CORE(rereg_mr, mr->handle, flags, flags & IBV_REREG_MR_CHANGE_PD ? pd->handle : 0, &a);
 	if (e) {
 		// The core has changed nothing, so that the region is as it was.
 		errno = e;
@@ -196,7 +196,7 @@ EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 	int e = 0;
 	if (!shim_of_parent(mr->context)) {
 		shim_meet();
-		e = set_errno(core->dereg_mr(mr->handle));
+		e = set_errno(CORE(dereg_mr, mr->handle));
 	}
 	if (!e) {
 		shim_drop(&((struct shim_mr *)mr)->link);
@@ -212,7 +212,7 @@ struct ibv_mw *shim_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 	if (!x)
 		return null_errno(ENOMEM);
 	struct ibv_mw *mw = &x->mw;
-	int e = core->alloc_mw(pd->handle, (int)type, &mw->rkey, &mw->handle);
+	int e = CORE(alloc_mw, pd->handle, (int)type, &mw->rkey, &mw->handle);
 	if (e) {
 		free(mw);
 		return null_errno(e);
@@ -229,7 +229,7 @@ int shim_dealloc_mw(struct ibv_mw *mw)
 	int e = 0;
 	if (!shim_of_parent(mw->context)) {
 		shim_meet();
-		e = set_errno(core->dealloc_mw(mw->handle));
+		e = set_errno(CORE(dealloc_mw, mw->handle));
 	}
 	if (!e) {
 		shim_drop(&((struct shim_mw *)mw)->link);
@@ -242,7 +242,7 @@ int shim_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 {
 	ENTER_INT(qp->context);
 	shim_send_lock(to_qp(qp));
-	int e = core->bind_mw(to_qp(qp)->handle, mw->handle, bind, &mw->rkey);
+	int e = CORE(bind_mw, to_qp(qp)->handle, mw->handle, bind, &mw->rkey);
 	shim_send_unlock(to_qp(qp));
 	return e;
 }

@@ -67,7 +67,7 @@ int shim_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
 	touch_sends(q, wr);
 	shim_send_lock(q);
 	shim_stage_direct(q, wr);
-	int e = core->post_send(q->handle, wr, bad);
+	int e = CORE(post_send, q->handle, wr, bad);
 	shim_send_unlock(q);
 	return UNLIKELY(e && !q->handle) ? ENODEV : e; // it had a peer before a fork
 }
@@ -76,7 +76,7 @@ int shim_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr
 {
 	shim_meet();
 	touch_recvs(wr, to_qp(qp)->init.cap.max_recv_wr, to_qp(qp)->init.cap.max_recv_sge);
-	int e = core->post_recv(to_qp(qp)->handle, wr, bad);
+	int e = CORE(post_recv, to_qp(qp)->handle, wr, bad);
 	return UNLIKELY(e && !to_qp(qp)->handle) ? ENODEV : e;
 }
 
@@ -84,5 +84,5 @@ int shim_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_r
 {
 	shim_meet();
 	touch_recvs(wr, to_srq(srq)->attr.max_wr, to_srq(srq)->max_sge);
-	return core->post_srq_recv(to_srq(srq)->handle, wr, bad);
+	return CORE(post_srq_recv, to_srq(srq)->handle, wr, bad);
 }

@@ -37,7 +37,7 @@ static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *a, uint
 		.cap = a->cap, .cookie = (uintptr_t)q, .send_ring = q->ring,
 	};
 	if (!e)
-		e = core->create_qp(&g);
+		e = CORE(create_qp, &g);
 	if (e) {
 		shim_batch_free(q);
 		free(q->ring);
@@ -104,7 +104,7 @@ EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 		return ENODEV; // it had a peer before a fork
 	shim_check_signals(); // programs install handlers before they connect, and then only use the data path
 	shim_send_lock(to_qp(qp));
-	int e = set_errno(core->modify_qp(to_qp(qp)->handle, a, mask));
+	int e = set_errno(CORE(modify_qp, to_qp(qp)->handle, a, mask));
 	shim_send_unlock(to_qp(qp));
 	if (!e)
 		note(to_qp(qp), a, mask);
@@ -119,7 +119,7 @@ EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask, struct ibv_qp_init_attr *init)
 {
 	ENTER_INT(qp->context);
-	int e = set_errno(core->query_qp(to_qp(qp)->handle, a));
+	int e = set_errno(CORE(query_qp, to_qp(qp)->handle, a));
 	if (e)
 		return to_qp(qp)->handle ? e : ENODEV;
 	*init = to_qp(qp)->init;
@@ -157,7 +157,7 @@ EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
 	}
 	shim_meet();
 	uint32_t async = 0;
-	int e = set_errno(core->destroy_qp(to_qp(qp)->handle, &async));
+	int e = set_errno(CORE(destroy_qp, to_qp(qp)->handle, &async));
 	if (e)
 		return e;
 	// libfabric hands each receive that it finds then to the queue pair again, which is freed memory. That what was sent has

@@ -60,6 +60,11 @@ extern unsigned int shim_qps; /* that there are */
 /* device.c */
 void shim_devices_unlock(void);
 
+/* CORE calls it, CORE_DO a function of it without a result. A handler of a signal that comes meanwhile runs afterwards: it may call
+ * verbs by itself, and Go knows no calls in calls. No call waits for an event. */
+#define CORE(name, ...) (goroce_busy++, goroce_left(core->name(__VA_ARGS__)))
+#define CORE_DO(name, ...) (goroce_busy++, core->name(__VA_ARGS__), (void)goroce_left(0))
+
 /* Every function that calls the Go half begins with one of these, and the context that the call is about. */
 #define ENTER_INT(context) do { if (UNLIKELY(shim_foreign(context))) return ENODEV; shim_meet(); } while (0)
 #define ENTER_NULL(context) do { if (UNLIKELY(shim_foreign(context))) { errno = ENODEV; return NULL; } shim_meet(); } while (0)
@@ -147,13 +152,19 @@ static inline bool shim_ring_empty(const struct goroce_ring *r)
 {
 	return __atomic_load_n(&r->tail, __ATOMIC_ACQUIRE) == r->head;
 }
+/* Handlers of signals wait while a lock is held, too: they may want it. */
 static inline void shim_cq_lock(struct shim_cq *q)
 {
+	goroce_busy++;
 	while (!q->single_threaded && __atomic_exchange_n(&q->lock, 1, __ATOMIC_ACQUIRE))
 		while (__atomic_load_n(&q->lock, __ATOMIC_RELAXED))
 			sched_yield();
 }
-static inline void shim_cq_unlock(struct shim_cq *q) { __atomic_store_n(&q->lock, 0, __ATOMIC_RELEASE); }
+static inline void shim_cq_unlock(struct shim_cq *q)
+{
+	__atomic_store_n(&q->lock, 0, __ATOMIC_RELEASE);
+	goroce_left(0);
+}
 struct ibv_cq_ex *shim_create_cq_ex(struct ibv_context *c, struct ibv_cq_init_attr_ex *a);
 
 struct shim_channel {
@@ -212,11 +223,16 @@ static inline void shim_pause(struct ibv_context *c)
 }
 static inline void shim_send_lock(struct shim_qp *q)
 {
+	goroce_busy++;
 	while (__atomic_exchange_n(&q->send_lock, 1, __ATOMIC_ACQUIRE))
 		while (__atomic_load_n(&q->send_lock, __ATOMIC_RELAXED))
 			sched_yield();
 }
-static inline void shim_send_unlock(struct shim_qp *q) { __atomic_store_n(&q->send_lock, 0, __ATOMIC_RELEASE); }
+static inline void shim_send_unlock(struct shim_qp *q)
+{
+	__atomic_store_n(&q->send_lock, 0, __ATOMIC_RELEASE);
+	goroce_left(0);
+}
 
 /* srq.c */
 struct shim_srq {

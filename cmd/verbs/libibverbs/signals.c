@@ -106,6 +106,22 @@ static void default_action(int sig, const siginfo_t *info)
 		syscall(SYS_tgkill, getpid(), (pid_t)syscall(SYS_gettid), sig);
 }
 
+EXPORT __thread volatile int goroce_busy __attribute__((tls_model("initial-exec")));
+EXPORT __thread volatile uint64_t goroce_late __attribute__((tls_model("initial-exec"))); // the signals that wait, blocked
+
+// call runs a handler of the program's, which may leave for good.
+static void call(int sig, const struct sigaction *a, siginfo_t *info, void *context, int err)
+{
+	int busy = goroce_busy;
+	goroce_busy = 0;
+	errno = err;
+	if (a->sa_flags & SA_SIGINFO)
+		a->sa_sigaction(sig, info, context);
+	else
+		a->sa_handler(sig);
+	goroce_busy = busy;
+}
+
 static void on_fault(int sig, siginfo_t *info, void *context)
 {
 	int i = fault_index(sig), saved = errno;
@@ -137,28 +153,29 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 	if (!(a.sa_flags & SA_NODEFER))
 		sigaddset(&mask, sig);
 	pthread_sigmask(SIG_BLOCK, &mask, NULL);
-	errno = saved;
-	if (a.sa_flags & SA_SIGINFO)
-		a.sa_sigaction(sig, info, context);
-	else
-		a.sa_handler(sig);
+	call(sig, &a, info, context, saved);
 }
 
 /*
- * A handler that interrupts a call of an rsocket waits until it is over: it may leave by longjmp, and what it leaves would be Go's, locks and
- * a thread that is in a call for ever. So handlers but those of faults are on_signal's to call.
+ * A handler that interrupts a call of the Go half waits until it is over: it may call verbs by itself, and Go ends a process for
+ * that, or leave by longjmp, and what it leaves would be Go's, locks and a thread that is in a call for ever. So handlers but those of
+ * faults are on_signal's to call.
  */
 static struct sigaction handlers[NSIG]; // under shared.lock
-EXPORT __thread volatile int goroce_busy __attribute__((tls_model("initial-exec")));
-EXPORT __thread volatile uint64_t goroce_late __attribute__((tls_model("initial-exec"))); // the signals that wait, blocked
 
 EXPORT __thread volatile unsigned int goroce_handled __attribute__((tls_model("initial-exec")));
+
+// of_instruction reports whether a signal is of what the thread has just done, as a trap is: the kernel ends a process that makes one wait.
+static bool of_instruction(int sig, const siginfo_t *info)
+{
+	return info->si_code > 0 && (sig == SIGTRAP || sig == SIGILL || sig == SIGFPE || sig == SIGSYS);
+}
 
 static void on_signal(int sig, siginfo_t *info, void *context)
 {
 	int saved = errno;
 	// It comes again, to this thread, when it is unblocked.
-	if (goroce_busy && !syscall(SYS_rt_tgsigqueueinfo, getpid(), (pid_t)syscall(SYS_gettid), sig, info)) {
+	if (goroce_busy && !of_instruction(sig, info) && !syscall(SYS_rt_tgsigqueueinfo, getpid(), (pid_t)syscall(SYS_gettid), sig, info)) {
 		sigaddset(&((ucontext_t *)context)->uc_sigmask, sig);
 		goroce_late |= UINT64_C(1) << (sig - 1);
 		errno = saved;
@@ -171,11 +188,7 @@ static void on_signal(int sig, siginfo_t *info, void *context)
 	if (a.sa_flags & SA_RESETHAND)
 		libc_sigaction()(sig, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
 	unlock(&old);
-	errno = saved;
-	if (a.sa_flags & SA_SIGINFO)
-		a.sa_sigaction(sig, info, context);
-	else
-		a.sa_handler(sig);
+	call(sig, &a, info, context, saved);
 }
 
 // handle makes a handler of the program's one that may wait. shared.lock is held, or there is one thread.
@@ -462,9 +475,11 @@ void shim_meet_thread(void)
 	// leaves them so.
 	sigset_t mask;
 	pthread_sigmask(SIG_SETMASK, NULL, &mask);
+	goroce_busy++;
 	core->started();
 	pthread_sigmask(SIG_SETMASK, &mask, NULL);
 	shim_thread_known = true;
+	goroce_left(0);
 }
 
 EXPORT void goroce_meet(void) { shim_meet(); }

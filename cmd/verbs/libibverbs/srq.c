@@ -15,7 +15,7 @@ static struct ibv_srq *create(struct ibv_pd *pd, void *context, struct ibv_srq_a
 	pthread_mutex_init(&s->srq.mutex, NULL);
 	pthread_cond_init(&s->srq.cond, NULL);
 	struct goroce_srq a = {.pd = pd->handle, .attr = *attr, .cookie = (uintptr_t)s};
-	int e = core->create_srq(&a);
+	int e = CORE(create_srq, &a);
 	if (e) {
 		free(s);
 		return null_errno(e);
@@ -53,7 +53,7 @@ int shim_get_srq_num(struct ibv_srq *srq, uint32_t *num)
 EXPORT int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *a, int mask)
 {
 	ENTER_INT(srq->context);
-	int e = set_errno(core->modify_srq(to_srq(srq)->handle, a, mask));
+	int e = set_errno(CORE(modify_srq, to_srq(srq)->handle, a, mask));
 	if (!e && mask & IBV_SRQ_MAX_WR)
 		to_srq(srq)->attr.max_wr = a->max_wr;
 	if (!e && mask & IBV_SRQ_LIMIT)
@@ -64,7 +64,7 @@ EXPORT int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *a, int mask)
 EXPORT int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *a)
 {
 	ENTER_INT(srq->context);
-	return set_errno(core->query_srq(to_srq(srq)->handle, a));
+	return set_errno(CORE(query_srq, to_srq(srq)->handle, a));
 }
 
 EXPORT int ibv_destroy_srq(struct ibv_srq *srq)
@@ -72,7 +72,7 @@ EXPORT int ibv_destroy_srq(struct ibv_srq *srq)
 	if (!shim_of_parent(srq->context)) {
 		shim_meet();
 		uint32_t async = 0;
-		int e = set_errno(core->destroy_srq(to_srq(srq)->handle, &async));
+		int e = set_errno(CORE(destroy_srq, to_srq(srq)->handle, &async));
 		if (e)
 			return e;
 		shim_wait_acks(&srq->mutex, &srq->cond, &srq->events_completed, async);

@@ -81,7 +81,7 @@ static void take(struct shim_qp *q)
 {
 	struct ibv_send_wr *bad;
 	shim_meet();
-	core->post_send(q->handle, NULL, &bad);
+	CORE(post_send, q->handle, NULL, &bad);
 }
 
 static bool has_room(const struct goroce_send_ring *r, uint64_t n)
@@ -113,7 +113,7 @@ bool shim_stage(struct shim_qp *q, const struct ibv_send_wr *wr)
 		// What has ended since the limit was set is free. Only if that is not enough does the ring leave: the first part of a burst
 		// would be a datagram and a call to the kernel more.
 		shim_meet();
-		core->send_room(q->handle);
+		CORE_DO(send_room, q->handle);
 		if (!has_room(r, n))
 			take(q);
 		if (!has_room(r, n)) {
@@ -171,6 +171,6 @@ void shim_stage_pause(struct shim_context *c)
 	__atomic_add_fetch(&s->pauses, 1, __ATOMIC_RELAXED);
 	if (__atomic_exchange_n(&s->full, false, __ATOMIC_SEQ_CST)) {
 		shim_meet();
-		core->flush(c->handle);
+		CORE_DO(flush, c->handle);
 	}
 }

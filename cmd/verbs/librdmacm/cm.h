@@ -57,14 +57,15 @@ int cm_devices_again(void);   /* device.c: makes the devices known again; 0 or e
 void cm_devices_forget(void); /* device.c: they could not be opened again */
 
 /*
- * CM calls the Go half. Every function of the program's has called cm_foreign before that: cm_id_of does.
+ * CM calls the Go half. Every function of the program's has called cm_foreign before that: cm_id_of does. A handler of a signal that comes
+ * meanwhile waits until the call is over: see libibverbs/signals.c. No call of these waits.
  */
-#define CM(name, ...) (goroce_meet(), cm->name(__VA_ARGS__))
+#define CM(name, ...) (goroce_meet(), goroce_busy++, goroce_left(cm->name(__VA_ARGS__)))
 goroce_cm_unpolled_fn cm_unpolled;
 
 /*
- * RS calls it for rsockets: rs_of, rpoll and cm_load have the thread met. A handler of a signal that comes meanwhile waits until the call is
- * over: it may leave for good (longjmp), as iperf3's does. No call of these waits.
+ * RS calls it for rsockets: rs_of, rpoll and cm_load have the thread met. Handlers wait as well: one may leave for good (longjmp), as iperf3's
+ * does. No call of these waits.
  */
 #define RS(name, ...) (goroce_busy++, goroce_left(rs->name(__VA_ARGS__)))
 

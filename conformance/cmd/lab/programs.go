@@ -17,7 +17,7 @@ import (
 
 type programOptions struct {
 	suites, groups                 list
-	only, link, md, bin, pyverbs   string
+	only, link, md, bin            string
 	quick, smoke, verbose, install bool
 	jobs, again                    int
 	logf                           func(string, ...any)
@@ -34,8 +34,6 @@ func interopVerbs(t *tool, args []string) error {
 	t.StringVar(&o.only, "case", "", "run only cases whose program and arguments contain this")
 	t.StringVar(&o.link, "link", "udp", "link to run on: udp, packet or xdp")
 	t.StringVar(&o.md, "md", "", "also write the table to this file, as Markdown")
-	t.StringVar(&o.pyverbs, "pyverbs", "",
-		"run the test suite of pyverbs only, here and on rxe in guests, and write a comparison to this file")
 	t.StringVar(&o.bin, "bin", "bin", "folder of roce, with the libraries in verbs below it")
 	t.BoolVar(&o.quick, "quick", false, "run a subset")
 	t.BoolVar(&o.smoke, "smoke", false,
@@ -57,19 +55,11 @@ func interopVerbs(t *tool, args []string) error {
 		return lab.Install(context.Background(), programs.Needs, t.logf)
 	}
 	lab.Enter(func(ctx context.Context) error {
-		err := prepareVerbs(ctx, o.suites, t.logf)
-		if err == nil && o.pyverbs != "" {
-			err = preparePyverbs(ctx, o.suites, t.logf)
-		}
-		return err
+		return prepareVerbs(ctx, o.suites, t.logf)
 	})
 	ctx, stop := t.context(*timeout)
 	defer stop()
-	run := o.run
-	if o.pyverbs != "" {
-		run = o.compare
-	}
-	failed, err := run(ctx)
+	failed, err := o.run(ctx)
 	if err == nil && failed > 0 {
 		err = errFailed
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,6 +16,8 @@ type Process struct {
 	PID   int
 	Name  string // as in /proc/PID/comm
 	Still string // why it does not run, if it does not: "stopped", "frozen"
+
+	Has map[string]int // what it had open, and as which descriptor: see Descriptors
 }
 
 // String is "pid 12 (name), which is stopped".
@@ -26,18 +29,28 @@ func (p Process) String() string {
 	return s
 }
 
-// Holders returns the processes that hold a socket, by its number (st_ino), and no more than max.
-// The kernel tells a process of those of its own user only.
-func Holders(inode uint64, max int) (all []Process) {
+// Holders returns the processes that hold one of some sockets, by their numbers (st_ino), and no
+// more than max. It reads what each process has open, and takes long where that is much. The kernel
+// tells a process of those of its own user only.
+func Holders(max int, inodes ...uint64) (all []Process) {
 	for _, pid := range pids() {
 		if len(all) == max {
 			break
 		}
-		if _, ok := Descriptors(pid)[Socket(inode)]; ok {
-			all = append(all, describe(pid))
+		has := Descriptors(pid)
+		if slices.ContainsFunc(inodes, func(n uint64) bool { _, ok := has[Socket(n)]; return ok }) {
+			p := describe(pid)
+			p.Has = has
+			all = append(all, p)
 		}
 	}
 	return all
+}
+
+// Runs reports whether there is a process, and it does not stand still.
+func Runs(pid int) bool {
+	var st unix.Stat_t
+	return unix.Stat(fmt.Sprintf("/proc/%d", pid), &st) == nil && describe(pid).Still == ""
 }
 
 // Socket is what Descriptors calls a socket.

@@ -104,15 +104,15 @@ func TestHolders(t *testing.T) {
 	require.NoError(t, err)
 
 	got := map[int]string{}
-	for _, p := range Holders(st.Ino, 10) {
+	for _, p := range Holders(10, st.Ino) {
 		got[p.PID] = p.String()
 	}
 	require.Len(t, got, 2)
 	require.Contains(t, got, os.Getpid())
 	require.Contains(t, got[cmd.Process.Pid], "sleep")
 	require.Contains(t, got[cmd.Process.Pid], "stopped (state T)")
-	require.Len(t, Holders(st.Ino, 1), 1)
-	require.Empty(t, Holders(1<<62, 10))
+	require.Len(t, Holders(1, st.Ino), 1)
+	require.Empty(t, Holders(10, 1<<62))
 	require.NoError(t, CheckPID(cmd.Process.Pid))
 	require.ErrorIs(t, CheckPID(1<<30), syscall.ENOENT)
 }

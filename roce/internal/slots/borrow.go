@@ -3,6 +3,7 @@ package slots
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/internal/peer"
@@ -16,25 +17,23 @@ import (
 // getfd copies a descriptor. It is a variable for tests.
 var getfd = unix.PidfdGetfd
 
-// borrow copies the descriptors from a process that holds one of the listening sockets with these
-// numbers.
-func borrow(listeners []uint64) (fds [numFDs]int, err error) {
+// borrow copies the descriptors from one of the processes that hold one of the listening sockets
+// with these numbers.
+func borrow(holders []peer.Process, listeners []uint64) (fds [numFDs]int, err error) {
 	err = errors.New("no process of this user holds the address")
-	for _, l := range listeners {
-		for _, p := range peer.Holders(l, maxHolders) {
-			if fds, err = borrowFrom(p.PID, l); err == nil {
-				return fds, nil
-			}
+	for _, p := range holders {
+		if fds, err = borrowFrom(p, listeners); err == nil {
+			return fds, nil
 		}
 	}
 	return fds, err
 }
 
-func borrowFrom(pid int, listener uint64) (fds [numFDs]int, err error) {
+func borrowFrom(p peer.Process, listeners []uint64) (fds [numFDs]int, err error) {
 	for i := range fds {
 		fds[i] = -1
 	}
-	if err := peer.CheckPID(pid); err != nil {
+	if err := peer.CheckPID(p.PID); err != nil {
 		return fds, err
 	}
 	defer func() {
@@ -42,21 +41,20 @@ func borrowFrom(pid int, listener uint64) (fds [numFDs]int, err error) {
 			closeAll(fds[:])
 		}
 	}()
-	proc, err := unix.PidfdOpen(pid, 0)
+	proc, err := unix.PidfdOpen(p.PID, 0)
 	if err != nil {
 		return fds, err
 	}
 	defer unix.Close(proc)
-	has := peer.Descriptors(pid)
 	var numbers [numFDs]uint64
-	if fds[memoryAt], numbers, err = memoryOf(pid, has, listener); err != nil {
+	if fds[memoryAt], numbers, err = memoryOf(p, listeners); err != nil {
 		return fds, err
 	}
 	for i, n := range numbers {
 		if i == memoryAt {
 			continue
 		}
-		fd, ok := has[peer.Socket(n)]
+		fd, ok := p.Has[peer.Socket(n)]
 		if !ok {
 			return fds, errors.New("it does not hold all")
 		}
@@ -71,20 +69,21 @@ func borrowFrom(pid int, listener uint64) (fds [numFDs]int, err error) {
 	return fds, checkKinds(&fds)
 }
 
-// memoryOf opens the memory file of the address in the process pid and returns the numbers of all
+// memoryOf opens the memory file of the address in a process and returns the numbers of all
 // descriptors.
-func memoryOf(pid int, has map[string]int, listener uint64) (fd int, numbers [numFDs]uint64, err error) {
-	for target, n := range has {
+func memoryOf(p peer.Process, listeners []uint64) (fd int, numbers [numFDs]uint64, err error) {
+	for target, n := range p.Has {
 		if !isMemory(target) {
 			continue
 		}
-		fd, err := unix.Open(fmt.Sprintf("/proc/%d/fd/%d", pid, n), unix.O_RDWR|unix.O_CLOEXEC, 0)
+		fd, err := unix.Open(fmt.Sprintf("/proc/%d/fd/%d", p.PID, n), unix.O_RDWR|unix.O_CLOEXEC, 0)
 		if err != nil {
 			continue
 		}
 		if checkSealed(fd) == nil {
 			numbers, err = readNumbers(fd)
-			if err == nil && (numbers[listenerAt] == listener || numbers[fileAt] == listener) {
+			if err == nil && (slices.Contains(listeners, numbers[listenerAt]) ||
+				slices.Contains(listeners, numbers[fileAt])) {
 				return fd, numbers, nil
 			}
 		}

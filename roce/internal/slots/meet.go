@@ -3,6 +3,7 @@ package slots
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/goroce/goroce/internal/unix"
@@ -79,14 +80,19 @@ func (m *meeting) wait(c int) (fds [numFDs]int, err error) {
 			return take(c)
 		}
 		began := time.Now()
+		if c >= 0 && m.willAnswer(c, began) {
+			m.pause = nextPause(m.pause, time.Since(began))
+			continue
+		}
 		listeners := m.a.listeners()
-		if fds, err = borrow(listeners); err == nil {
+		holders := peer.Holders(maxHolders, listeners...)
+		if fds, err = borrow(holders, listeners); err == nil {
 			return fds, nil
 		}
 		if tooFew(err) {
 			return fds, unsupported("pidfd_getfd", err)
 		}
-		holders, still := holdersOf(listeners)
+		still := len(holders) > 0 && !slices.ContainsFunc(holders, func(p peer.Process) bool { return p.Still == "" })
 		now := time.Now()
 		m.pause = nextPause(m.pause, now.Sub(began))
 		m.look = now.Add(m.pause)
@@ -111,21 +117,13 @@ func nextPause(pause, took time.Duration) time.Duration {
 	return max(min(2*pause, longGlance), min(lookShare*took, maxPause))
 }
 
-// holdersOf returns the processes that have the address, as far as the kernel shows them, and
-// whether there are any and all stand still.
-func holdersOf(listeners []uint64) (all []peer.Process, still bool) {
-	seen := map[int]bool{}
-	still = true
-	for _, l := range listeners {
-		for _, p := range peer.Holders(l, maxHolders) {
-			if !seen[p.PID] {
-				seen[p.PID] = true
-				all = append(all, p)
-				still = still && p.Still != ""
-			}
-		}
-	}
-	return all, still && len(all) > 0
+// willAnswer reports whether the answer to a connection should just be waited for: the process that
+// listens runs. A slow machine takes seconds to answer many devices, and far longer if each of them
+// looks for other ways meanwhile. After a while they do look: that process may have closed its
+// device, and another one that should answer may stand still.
+func (m *meeting) willAnswer(c int, now time.Time) bool {
+	cred, err := peer.Of(c)
+	return err == nil && now.Sub(m.start) < meetTime/2 && peer.Runs(int(cred.Pid))
 }
 
 func readable(fd int, timeout time.Duration) bool {

@@ -314,6 +314,28 @@ func TestFewDescriptors(t *testing.T) {
 	}
 }
 
+// While the process that listens runs its answer is waited for, and nobody reads what all processes
+// have open: many devices that did so at once would keep it from the CPU.
+func TestWillAnswer(t *testing.T) {
+	impatient(t, time.Minute, time.Minute)
+	a := address()
+	p := start(t, a, 0)
+	require.Equal(t, "0", p.say("open"))
+	c, err := connect(a.name())
+	require.NoError(t, err)
+	defer unix.Close(c)
+	m := meeting{a: a, start: time.Now()}
+	willAnswer := func(after time.Duration) bool { return m.willAnswer(c, m.start.Add(after)) }
+	require.True(t, willAnswer(29*time.Second))
+	require.False(t, willAnswer(30*time.Second), "its device may be closed")
+	p.stop()
+	require.False(t, willAnswer(time.Second))
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGCONT))
+	require.True(t, willAnswer(time.Second))
+	p.kill()
+	require.False(t, willAnswer(time.Second))
+}
+
 // Looks that take long are rare.
 func TestPause(t *testing.T) {
 	const ms = time.Millisecond
