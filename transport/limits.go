@@ -116,6 +116,8 @@ const (
 const (
 	// minWindow is the smallest send window that loss leaves, in packets.
 	minWindow = 4
+	// spreadShift is the logarithm of the parts in which a window leaves again after going back.
+	spreadShift = 3
 	// minEpisodeNs is how long after going back a sequence NAK without progress is attributed to
 	// the same loss, if no round trip is known.
 	minEpisodeNs = 1e6

@@ -311,7 +311,7 @@ func (sq *requester) admissible(now int64) *sendWQE {
 			}
 			continue
 		}
-		if !sq.fits(w) {
+		if !sq.fits(w) || sq.retry.spreadNs != 0 && sq.spreads(now) {
 			return nil
 		}
 		return w

@@ -22,6 +22,9 @@ type retryState struct {
 	tripNs     int64  // shortest time from since to progress; 0 if unknown
 	back       bool   // una has not reached backEnd since going back
 	backEnd    ib.PSN // end when it went back
+	backFrom   ib.PSN // una when it went back
+	spreadNs   int64  // what is sent again leaves over that time; 0: at once
+	spreadAt   int64  // from then on
 	all        bool   // what is kept came before everything was requested again
 	doubted    bool   // a sign of loss followed the last retry, and the ACK timer decides
 	patience   uint8  // retries beyond retry_cnt, for SilenceNs, up to maxPatience
@@ -239,10 +242,13 @@ func (sq *requester) impliedNAK(now int64, psn ib.PSN) {
 
 // crowded reports whether a request may have been lost for want of room. Without a queue on the way
 // it was not, and a smaller window, which opens slowly, would only waste the path. Where everything
-// is sent again it is not known how many were lost, and one round trip that is not short will do: a
-// window that overflows the queue is sent for nothing.
+// is sent again it is not known how many were lost, and one round trip that is not short will do,
+// or that of a window which has grown much since: a window that overflows the queue is sent for
+// nothing.
 func (sq *requester) crowded() bool {
-	return !sq.win.ruled && (sq.qp.e.cfg.Tuning.GoBackN || !sq.peerKeeps && !sq.rtt.short || sq.cause.crowded(&sq.rtt))
+	e := &sq.rtt
+	back := !sq.peerKeeps && (!e.short || sq.win.size > e.window*3/2)
+	return !sq.win.ruled && (sq.qp.e.cfg.Tuning.GoBackN || back || sq.cause.crowded(e))
 }
 
 // againNs returns how long responses to repeated requests take; 0 if unknown.
@@ -253,14 +259,20 @@ func (sq *requester) againNs() int64 {
 	return sq.miss.again.smoothed
 }
 
-// closeForLoss reduces window and room after a request was lost.
+// closeForLoss reduces window and room after a request was lost. What is sent again leaves over a
+// round trip; if the queue is full, when it has become shorter.
 func (sq *requester) closeForLoss(now int64) {
 	sq.cause.count(&sq.rtt, 0, 1)
-	if sq.crowded() {
+	full := sq.crowded()
+	if full {
 		sq.flightLost(now)
 		sq.narrow(sq.rtt.smoothed == 0)
-	} else {
-		sq.win.restart()
+	}
+	if sq.qp.cc == nil {
+		ns := sq.rtt.smoothed
+		if sq.retry.spreadNs, sq.retry.spreadAt = ns, now; !full {
+			sq.retry.spreadAt -= ns >> spreadShift
+		}
 	}
 }
 
@@ -440,10 +452,28 @@ func (sq *requester) goBack(now int64) {
 	if !r.recovering {
 		r.recovering, r.newest = true, sq.una
 	}
-	r.since = now
+	r.since, sq.rtt.nextWindow = now, sq.win.size
 	sq.rewind()
 	sq.armAckTimer(now)
 	sq.qp.markReady()
+}
+
+// spreads reports whether the next packet must wait after going back, and sets a timer then. What
+// was sent behind the loss is still on its way, and brings no answers that would space what is sent
+// again: at once, that would overflow the queue. So it leaves over a round trip, in parts, until
+// answers to it come.
+func (sq *requester) spreads(now int64) bool {
+	r := &sq.retry
+	took := now - r.spreadAt
+	if took >= r.spreadNs || sq.una != r.backFrom {
+		r.spreadNs = 0
+		return false
+	}
+	if int64(span(r.backFrom, sq.psn)) < max(int64(sq.win.size)*took/r.spreadNs, minWindow) {
+		return false
+	}
+	sq.qp.setTimer(timerPace, now+max(r.spreadNs>>spreadShift, 1))
+	return true
 }
 
 // rewind makes una the next packet to send.
@@ -451,7 +481,7 @@ func (sq *requester) rewind() {
 	q := &sq.q
 	sq.unwatch()
 	sq.dischargeAll()
-	sq.retry.back, sq.retry.backEnd = true, sq.end
+	sq.retry.back, sq.retry.backFrom, sq.retry.backEnd = true, sq.una, sq.end
 	sq.retry.all = sq.kept.n != 0
 	sq.psn = sq.una
 	q.cur, sq.curPkt = q.head, 0

@@ -26,6 +26,9 @@ type rttEstimate struct {
 	short    bool  // the last sample shows no queue, or a short one
 	waits    bool  // the shortest of the last few samples shows a long queue
 	awaits   int64 // ns: an answer may take that long; 0 if unknown
+	window   int   // that of the last sample, when its packet left
+	// nextWindow is that of the next sample.
+	nextWindow int
 }
 
 // start begins to time a packet that requests an answer. It returns false while timing another.
@@ -76,7 +79,7 @@ func (e *rttEstimate) answers(una ib.PSN) bool { return e.timing && una.After(e.
 // sampleOf takes one round trip as a sample.
 func (e *rttEstimate) sampleOf(rtt int64) {
 	rtt = max(rtt, 1)
-	e.last, e.slow = rtt, 0
+	e.last, e.slow, e.window = rtt, 0, e.nextWindow
 	if e.smoothed == 0 {
 		e.smoothed, e.variance, e.least, e.most = rtt, rtt/2, rtt, rtt
 		e.low, e.lowNext, e.mostLow, e.short = rtt, rtt, rtt, true
@@ -115,7 +118,8 @@ func (e *rttEstimate) queueOf(rtt int64) {
 // wentBack takes the time from going back to progress. It is no sample, as an answer may be late,
 // but it shows whether there is a queue where each window loses packets, and none is one.
 func (e *rttEstimate) wentBack(ns int64) {
-	if e.smoothed != 0 {
+	if e.smoothed != 0 && ns >= e.least {
+		e.window = e.nextWindow
 		e.queueOf(ns)
 	}
 }

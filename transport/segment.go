@@ -241,8 +241,11 @@ func (sq *requester) readPart(w *sendWQE) uint32 {
 func (sq *requester) moved(now int64, w *sendWQE, n uint32, ackReq bool) {
 	if sq.psn == sq.end {
 		sq.end = sq.end.Add(int(n))
-		if ackReq && sq.rtt.start(now, sq.psn) && sq.qp.delay != nil {
-			sq.qp.delay.timed(now, sq)
+		if ackReq && sq.rtt.start(now, sq.psn) {
+			sq.rtt.nextWindow = sq.win.size
+			if sq.qp.delay != nil {
+				sq.qp.delay.timed(now, sq)
+			}
 		}
 	} else {
 		e := sq.qp.e

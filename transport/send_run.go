@@ -34,7 +34,7 @@ func putRun(batch []TxPacket, payload []byte, psn ib.PSN) {
 func (sq *requester) repeat(now int64, w *sendWQE, batch []TxPacket) int {
 	first := &batch[0]
 	if first.HeaderLen != ib.BTHBytes || first.NumFrags != 1 || sq.curPkt < 2 || sq.psn != sq.end ||
-		w.inline || !runsOut {
+		w.inline || !runsOut || sq.retry.spreadNs != 0 {
 		return 0 // the packet behind FIRST or LAST has other headers, or none exists
 	}
 	if first.Header[8]&ib.Resv7Selective != 0 {

@@ -168,16 +168,6 @@ func (w *window) suspect() {
 	w.begins = w.begins || w.starting()
 }
 
-// restart leaves the half of the window, which doubles back. A requester that goes back sends it at
-// once, while what it had sent behind the loss is still on its way.
-func (w *window) restart() {
-	if w.ruled {
-		return
-	}
-	w.goal = max(w.goal, w.size)
-	w.size = min(w.size, max(w.goal/2, minWindow))
-}
-
 // acquit undoes the reductions for losses that were not.
 func (w *window) acquit() {
 	w.reopen(w.before)
