@@ -10,15 +10,17 @@ package shard
 // there.
 type demand struct {
 	high     share // how many yields let another run; a look that needs none counts as one to nobody
+	exceeds  bool  // so did most; until few do
 	toNobody int64 // the least that a yield has taken, ns
 }
 
-// exceeds reports whether most looks find nothing while others want the CPU, or most yields of a
-// receiver that shares it let others run.
-func (d *demand) exceeds() bool { return d.high >= 1./2 }
-
 // found notes that a look without yields has found something.
-func (d *demand) found() { d.high.note(false) }
+func (d *demand) found() { d.note(false) }
+
+func (d *demand) note(ran bool) {
+	d.high.note(ran)
+	d.exceeds = d.high >= 1./2 || d.exceeds && d.high >= 1./8
+}
 
 // yielded notes how long a yield took, and reports whether another thread ran.
 func (d *demand) yielded(took int64) bool {
@@ -26,6 +28,6 @@ func (d *demand) yielded(took int64) bool {
 		d.toNobody = max(took, 1)
 	}
 	ran := took > 4*d.toNobody
-	d.high.note(ran)
+	d.note(ran)
 	return ran
 }

@@ -73,7 +73,7 @@ func TestDemand(t *testing.T) {
 
 	yield = 300
 	for n := 0; s.pace.shares(s.spin); n++ {
-		require.Less(t, n, shareOf)
+		require.Less(t, n, 3*shareOf/shareLooks)
 		s.find(l)
 		s.lookInVain(l)
 	}
@@ -88,6 +88,6 @@ func TestDemandBesideLooksThatFind(t *testing.T) {
 			d.found()
 		}
 		require.True(t, d.yielded(20_000))
-		require.False(t, d.exceeds())
+		require.False(t, d.exceeds)
 	}
 }

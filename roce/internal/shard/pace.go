@@ -61,7 +61,7 @@ func (v *pace) looks(spin spinTime) bool {
 	if spin.exact {
 		return spin.ns > 0
 	}
-	return v.tryout.looks() && !v.demand.exceeds()
+	return v.tryout.looks() && !v.demand.exceeds
 }
 
 // shares reports whether to let others run before each look.
@@ -85,7 +85,7 @@ func (v *pace) turn(now int64, busy bool, packets int, spin spinTime) bool {
 			v.vain.note(v.lost)
 			v.demand.found()
 		}
-		if packets > 0 && !v.demand.exceeds() {
+		if packets > 0 && !v.demand.exceeds {
 			v.tryout.came(now, packets, v.vain >= 2./shareOf)
 		}
 		v.begin(now)

@@ -325,7 +325,7 @@ run for programs in C (64 B). A rule without a row that it makes 10 % better is 
 | looking for longer where packets come soon (pace.most) | 5 | 10 | 7.3 times: two CPUs, a wake-up of 50 us | CPUs free: 0.69 of the requests, 0.58 with 16 connections |
 | acknowledging several batches at once (gather) | 2 | 5 | 1.25 times: two CPUs, 16 connections | a neighbour on one CPU: 0.68 |
 | sharing a CPU where that is better (tryout) | 0 | 0 | | a neighbour on one CPU: 0.26, a stream 0.59 |
-| sharing a CPU that others want (demand) | 1 | 4 | 1.31 times: two CPUs, a neighbour on each, 16 connections | eight pairs of processes: 0.5 of the requests, four: 0.7; one CPU: 0.9 |
+| sharing a CPU that others want (demand) | 2 | 3 | 1.63 times the CPU time: a neighbour on one of two CPUs, 16 connections | eight pairs of processes: 0.45 of the requests, four: 0.7; one CPU: 0.9 |
 | answers of a crowd that wait for each other | 0 | 4 | | 16 connections: 0.52 (one CPU) to 0.64 (CPUs free) |
 | the same, and messages behind others (coalescer) | 0 | 4 | | 16 connections: 0.49 to 0.66; a stream 0.8 |
 | leaving goroutines that compute alone (computing) | 0 | 0 | | a server that computes: 24 requests/s in place of 2,538 |
