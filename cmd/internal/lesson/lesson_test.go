@@ -44,7 +44,7 @@ var shows = map[string]struct {
 	"order":      {analyse.LostRequest, "B has the message, and 6144 of 6144 bytes"},
 	"fence":      {"", `other place: "old data"`},
 	"loss":       {analyse.LostRequest, "again: sequence NAK"},
-	"overtaken":  {analyse.Reordered, "A has sent 11 packets again, and B counted 6 duplicates"},
+	"overtaken":  {analyse.Reordered, "A has sent 9 packets again, and B counted 4 duplicates"},
 	"selective":  {analyse.LostRequest, "For WRITE 2 A has sent 1 packets again"},
 	"rate":       {analyse.LostRequest, "% of the rate are left"},
 	"ack":        {analyse.LostRequest, "may also be lost-ack"},
