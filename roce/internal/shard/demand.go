@@ -2,15 +2,15 @@ package shard
 
 // demand notices that other threads want the CPU on which a receiver looks for packets. Looks that
 // find nothing then take the time that the peer needs to answer. Many conversations on few CPUs
-// would all spend most of it so, and none finds out by itself, as tryout does, that sharing is
-// better: the time between its packets is that of the others' looks.
+// would all spend most of it so. tryout cannot find out that sharing is better there: the time
+// between the packets of one conversation is that of the others' looks.
 //
 // A yield tells. To nobody it takes as long as a system call, and several times that if another
 // thread runs. A receiver that keeps its CPU yields once before it sleeps, which costs the least
 // there.
 type demand struct {
 	high     share // how many yields let another run; a look that needs none counts as one to nobody
-	exceeds  bool  // so did most; until few do
+	exceeds  bool  // most did, and since then not so few that nobody wants the CPU
 	toNobody int64 // the least that a yield has taken, ns
 }
 
