@@ -199,14 +199,14 @@ func TestWindowsShareInRuns(t *testing.T) {
 		for _, op := range []verbs.WROpcode{verbs.WRWrite, verbs.WRRead} {
 			require.Greater(t, play(n, op, 0), 0.93)
 			// How equal 8 WRITEs are that begin apart depends on how far: 0.35 to 0.98.
-			sum, times := 0.0, []int64{3, 5, 7, 8, 9, 11, 12, 13, 15, 20}
+			sum, times, least := 0.0, []int64{3, 5, 7, 8, 9, 11, 12, 13, 15, 20}, 0.75
 			if n == 16 || op == verbs.WRRead {
-				times = []int64{10}
+				times, least = []int64{10}, 0.93
 			}
 			for _, ms := range times {
 				sum += play(n, op, ms*Millisecond)
 			}
-			require.Greater(t, sum/float64(len(times)), 0.75)
+			require.Greater(t, sum/float64(len(times)), least)
 		}
 	}
 }
