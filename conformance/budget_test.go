@@ -55,8 +55,8 @@ func sources(t *testing.T, tests bool) (all []source) {
 // commit that raises one says why. One that is far above what is there is lowered with the commit
 // that made it so.
 var lineBudgets = map[string]int{
-	"ib":                  2825,
-	"mem":                 2205,
+	"ib":                  2800,
+	"mem":                 2125,
 	"transport":           13088,
 	"roce/verbs":          4806,
 	"roce/rdmacm":         6236,
