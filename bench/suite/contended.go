@@ -26,7 +26,7 @@ const (
 	serverTimes = 3
 	// computeOn is how many goroutines compute in a server; in a neighbour it is one.
 	computeOn = 2
-	// pairs are that many more processes than two CPUs have room for.
+	// pairs is how many pairs of nodes run at a time where there are far more processes than CPUs.
 	pairs = 8
 )
 

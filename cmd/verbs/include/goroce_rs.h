@@ -49,7 +49,7 @@ enum goroce_rs_option {
 	GOROCE_RS_V6ONLY,   /* bool */
 	GOROCE_RS_KEEPALIVE, /* seconds; 0: the default; negative: none */
 	GOROCE_RS_PLAIN,    /* bool: datagrams also go without headers, to peers that know nothing of rsockets */
-	GOROCE_RS_BLOCKS,   /* the program waits in calls for this stream: it has a thread for each, or few streams */
+	GOROCE_RS_BLOCKS,   /* the stream blocks, and so a program mostly has a thread for each; once set, for all of them */
 };
 
 struct goroce_rs {

@@ -54,6 +54,7 @@ EXPORT int rbind(int socket, const struct sockaddr *addr, socklen_t len)
 	return cm_result(e);
 }
 
+// say_blocks is before a stream that blocks connects or listens: its thread will wait for it in calls, and others for theirs beside it.
 static void say_blocks(struct rs *s)
 {
 	if (s->type == SOCK_STREAM && !rs_nonblocking(s))
