@@ -97,7 +97,9 @@ func TestOpenWithoutMemory(t *testing.T) {
 func TestOpenWithoutCalls(t *testing.T) {
 	a := loopback4()
 	const recvmmsg, sendmmsg = 299, 307
-	for _, c := range []linktest.SystemCall{{Name: "sendmmsg", Number: sendmmsg}, {Name: "recvmmsg", Number: recvmmsg}} {
+	for _, c := range []linktest.SystemCall{
+		{Name: "sendmmsg", Number: sendmmsg}, {Name: "recvmmsg", Number: recvmmsg},
+	} {
 		for _, errno := range []syscall.Errno{syscall.EPERM, syscall.EACCES, syscall.ENOSYS} {
 			if err := without(c, errno, func() error { return nil }); err != nil {
 				t.Skip("no seccomp filters here:", err)

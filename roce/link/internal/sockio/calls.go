@@ -20,8 +20,8 @@ func CheckCalls() error {
 	}{{"sendmmsg", sends}, {"recvmmsg", receives}} {
 		switch c.errno {
 		case unix.EPERM, unix.EACCES, unix.ENOSYS:
-			return &link.OpenError{Hint: "a filter of system calls (seccomp, a container's profile, SystemCallFilter= of a " +
-				"systemd unit) has to permit sendmmsg and recvmmsg", Err: os.NewSyscallError(c.name, c.errno)}
+			return &link.OpenError{Err: os.NewSyscallError(c.name, c.errno),
+				Hint: "a filter of system calls (seccomp, SystemCallFilter= of systemd) has to permit it"}
 		}
 	}
 	return nil
