@@ -59,7 +59,7 @@ var lineBudgets = map[string]int{
 	"mem":                 2125,
 	"transport":           13088,
 	"roce/verbs":          4806,
-	"roce/rdmacm":         6236,
+	"roce/rdmacm":         6244,
 	"roce/rsocket":        6298,
 	"roce/analyse":        9310,
 	"roce/internal/shard": 3611,
