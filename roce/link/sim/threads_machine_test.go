@@ -61,7 +61,7 @@ func (c *MachineConfig) setDefaults() {
 	}
 }
 
-// Machine is a computer of a test by [OnThreads]: CPUs, and processes with threads that run on them.
+// Machine is a computer: CPUs, and processes with threads that run on them.
 type Machine struct {
 	d     *threads
 	c     MachineConfig
