@@ -101,7 +101,7 @@ func TestErrorVocabulary(t *testing.T) {
 		"nobody there": {
 			f:    func() error { return dial(at(9, 9)) },
 			is:   errs{ErrUnreachable, syscall.EHOSTUNREACH, syscall.ETIMEDOUT},
-			text: "the peer does not answer",
+			text: "changes addresses, as NAT does",
 		},
 		"other family": {
 			f:    func() error { return dial(netip.MustParseAddrPort("[2001:db8::1]:1")) },

@@ -2,6 +2,7 @@ package transport_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math/rand/v2"
 	"testing"
 
@@ -104,7 +105,7 @@ func TestAttackReplay(t *testing.T) {
 		d.sendRaw(packets[rng.IntN(len(packets))])
 	}
 	require.Equal(t, "localnal", string(d.a.buf[:8]))
-	require.EqualValues(t, 1, d.a.buf[64])
+	require.EqualValues(t, 1, binary.NativeEndian.Uint64(d.a.buf[64:]))
 	require.Zero(t, d.a.buf[0x2000])
 	d.a.wantWC("1 success")
 	d.wantState(transport.StateRTS)

@@ -1,6 +1,7 @@
 package transport_test
 
 import (
+	"encoding/binary"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -322,7 +323,7 @@ func TestDeviation13DepthRoundedUp(t *testing.T) {
 		d.log = nil
 	}
 	d.wantState(transport.StateRTS)
-	require.EqualValues(t, 4, d.a.buf[1024], "each executed once")
+	require.EqualValues(t, 4, binary.NativeEndian.Uint64(d.a.buf[1024:]), "each executed once")
 }
 
 // 14: rxe ignores credits and MSN and always sends 0x1F. Garbage in either does no harm.

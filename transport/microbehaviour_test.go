@@ -1,6 +1,7 @@
 package transport_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"testing"
 
@@ -439,7 +440,7 @@ func playAll(t *testing.T, p *pair, a, b *link) {
 	require.Equal(t, src[:700], b.buf[0x6000:0x6000+700])
 	require.Equal(t, src[:2000], b.buf[0x20000:0x20000+2000])
 	require.Equal(t, static, a.buf[0x8000:0x8000+3000])
-	require.EqualValues(t, 9, b.buf[0x10000], "the atomics were executed once")
+	require.EqualValues(t, 9, binary.NativeEndian.Uint64(b.buf[0x10000:]), "the atomics were executed once")
 }
 
 // L8: the timeout is 4.096 us x 2^timeout, and grows to no more than four

@@ -16,7 +16,6 @@ type rttEstimate struct {
 	smoothed int64 // ns; 0 if unknown
 	variance int64 // ns
 	least    int64 // ns
-	most     int64 // ns, lately
 	last     int64 // ns
 	low      int64 // ns: shortest of the last few samples, which waits for processors do not change
 	lowNext  int64 // ns: of those after them
@@ -83,17 +82,12 @@ func (e *rttEstimate) sampleOf(rtt int64) {
 	rtt = max(rtt, 1)
 	e.last, e.slow, e.below, e.window = rtt, 0, 0, e.nextWindow
 	if e.smoothed == 0 {
-		e.smoothed, e.variance, e.least, e.most = rtt, rtt/2, rtt, rtt
+		e.smoothed, e.variance, e.least = rtt, rtt/2, rtt
 		e.low, e.lowNext, e.mostLow, e.short = rtt, rtt, rtt, true
 		e.awaits = 4 * rtt
 		return
 	}
 	e.least = min(e.least, rtt)
-	if rtt < e.most {
-		e.most -= (e.most - rtt) / 32
-	} else {
-		e.most = min(rtt, e.most+e.most/4) // one that waited for a process says little
-	}
 	e.queueOf(rtt)
 	d := rtt - e.smoothed
 	e.smoothed += d / 8
@@ -137,13 +131,6 @@ func (e *rttEstimate) wentBack(ns int64, reads bool) (shorter bool) {
 		}
 	}
 	return false
-}
-
-// full reports whether a round trip of ns may have passed a full queue, where least is the shortest
-// one: it is much longer than least, and nearly as long as any recent one. Queues drop packets only
-// when full, so other losses have other causes.
-func (e *rttEstimate) full(ns, least int64) bool {
-	return e.smoothed == 0 || ns > least+max(least/2, (e.most-least)/4*3)
 }
 
 // late returns the time after which an answer is overdue if nothing else delays it; 0 if unknown.

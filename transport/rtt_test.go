@@ -22,7 +22,7 @@ func TestRTTEstimate(t *testing.T) {
 	require.False(t, e.acknowledged(300, ib.PSNMask), "not that far")
 	require.True(t, e.acknowledged(900, 0))
 	require.Equal(t, rttEstimate{psn: ib.PSNMask, sentAt: 100, smoothed: 800, variance: 400, least: 800,
-		most: 800, last: 800, low: 800, lowNext: 800, mostLow: 800, short: true, awaits: 3200}, e)
+		last: 800, low: 800, lowNext: 800, mostLow: 800, short: true, awaits: 3200}, e)
 	require.False(t, e.acknowledged(1000, 1), "one sample each")
 	for range 100 {
 		e.start(0, 7)
@@ -83,29 +83,6 @@ func TestRTTQueue(t *testing.T) {
 	require.Equal(t, [3]bool{false, true, false}, sample(12*ms, 100))
 	require.Equal(t, [3]bool{true, true, false}, sample(11*ms, 1))
 	require.Equal(t, [3]bool{false, false, true}, sample(13*ms, 100))
-}
-
-// A round trip is one through a full queue if it is nearly as long as those were when packets had
-// no room. One that is long for another reason changes little of that.
-func TestRTTFull(t *testing.T) {
-	var e rttEstimate
-	require.True(t, e.full(0, 0), "nothing is known")
-	const ms = 1_000_000
-	for rtt := int64(1); rtt <= 7; rtt++ {
-		e.sampleOf(rtt * ms)
-		e.sampleOf(rtt * ms)
-	}
-	full := func(rtt int64) bool { return e.full(rtt, e.least) }
-	require.True(t, full(7*ms))
-	require.True(t, full(6*ms))
-	require.False(t, full(4*ms), "there is room for more")
-	e.sampleOf(50 * ms)
-	require.True(t, full(7*ms), "the receiver slept")
-	for range 100 {
-		e.sampleOf(3 * ms)
-	}
-	require.True(t, full(3*ms), "the queue has become shorter")
-	require.False(t, full(ms*14/10), "nothing waits")
 }
 
 // measured lets the requester have a round trip of ns, with a WRITE that is acknowledged.

@@ -30,7 +30,7 @@ const (
 )
 
 // own are the names that the package declares by itself.
-var own = []string{"Linux", "ErrLinux", "Errno", "Signal", "SetAttr", "SetGroup", "Owner"}
+var own = []string{"Linux", "ErrLinux", "Errno", "Signal", "SetAttr", "SetGroup", "Owner", "Ethtool"}
 
 // always are those that nothing but this package's own files name.
 var always = []string{"ENOSYS", "SysProcAttr", "SysProcIDMap", "Credential"}

@@ -287,7 +287,6 @@ const (
 	RTN_UNICAST                    = linux.RTN_UNICAST
 	RUSAGE_CHILDREN                = linux.RUSAGE_CHILDREN
 	RUSAGE_SELF                    = linux.RUSAGE_SELF
-	RUSAGE_THREAD                  = linux.RUSAGE_THREAD
 	SCHED_FIFO                     = linux.SCHED_FIFO
 	SCM_TIMESTAMPNS                = linux.SCM_TIMESTAMPNS
 	SIGCONT                        = linux.SIGCONT
@@ -316,8 +315,6 @@ const (
 	SO_ATTACH_FILTER               = linux.SO_ATTACH_FILTER
 	SO_ATTACH_REUSEPORT_CBPF       = linux.SO_ATTACH_REUSEPORT_CBPF
 	SO_BINDTOIFINDEX               = linux.SO_BINDTOIFINDEX
-	SO_BUSY_POLL                   = linux.SO_BUSY_POLL
-	SO_BUSY_POLL_BUDGET            = linux.SO_BUSY_POLL_BUDGET
 	SO_DETACH_FILTER               = linux.SO_DETACH_FILTER
 	SO_DOMAIN                      = linux.SO_DOMAIN
 	SO_EE_ORIGIN_ICMP              = linux.SO_EE_ORIGIN_ICMP
@@ -325,7 +322,6 @@ const (
 	SO_ERROR                       = linux.SO_ERROR
 	SO_MEMINFO                     = linux.SO_MEMINFO
 	SO_PEERCRED                    = linux.SO_PEERCRED
-	SO_PREFER_BUSY_POLL            = linux.SO_PREFER_BUSY_POLL
 	SO_RCVBUF                      = linux.SO_RCVBUF
 	SO_RCVBUFFORCE                 = linux.SO_RCVBUFFORCE
 	SO_RCVTIMEO                    = linux.SO_RCVTIMEO

@@ -285,7 +285,6 @@ const (
 	RTN_UNICAST                    = 1
 	RUSAGE_CHILDREN                = -1
 	RUSAGE_SELF                    = 0
-	RUSAGE_THREAD                  = 1
 	SCHED_FIFO                     = 1
 	SCM_TIMESTAMPNS                = 35
 	SIGCONT                        = Signal(18)
@@ -314,8 +313,6 @@ const (
 	SO_ATTACH_FILTER               = 26
 	SO_ATTACH_REUSEPORT_CBPF       = 51
 	SO_BINDTOIFINDEX               = 62
-	SO_BUSY_POLL                   = 46
-	SO_BUSY_POLL_BUDGET            = 70
 	SO_DETACH_FILTER               = 27
 	SO_DOMAIN                      = 39
 	SO_EE_ORIGIN_ICMP              = 2
@@ -323,7 +320,6 @@ const (
 	SO_ERROR                       = 4
 	SO_MEMINFO                     = 55
 	SO_PEERCRED                    = 17
-	SO_PREFER_BUSY_POLL            = 69
 	SO_RCVBUF                      = 8
 	SO_RCVBUFFORCE                 = 33
 	SO_RCVTIMEO                    = 20

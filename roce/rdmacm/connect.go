@@ -304,7 +304,7 @@ func (a *agent) event(now int64, e *cm.Event) {
 			PrivateData: e.Private,
 		})
 	case cm.EventUnreachable:
-		err := verbs.ErrUnreachable
+		err := errNoAnswer
 		switch {
 		case e.NoPort:
 			err = errNoProcess

@@ -13,6 +13,11 @@ import (
 // answers ARP.
 var errNoHost error = access.NewKind("no route to host", verbs.ErrUnreachable, syscall.EHOSTUNREACH)
 
+// errNoAnswer says what a request without an answer may mean.
+var errNoAnswer error = access.NewKind("the peer does not answer: "+
+	"no RoCE process is there, or the way drops its packets or changes addresses, as NAT does (roce doctor HOST looks)",
+	verbs.ErrUnreachable, syscall.EHOSTUNREACH, syscall.ETIMEDOUT)
+
 // errNoProcess is the refusal of a host on which nothing has the UDP port.
 var errNoProcess error = access.NewKind("connection refused: no RoCE process there, the host's UDP port is closed",
 	verbs.ErrConnRefused, syscall.ECONNREFUSED)

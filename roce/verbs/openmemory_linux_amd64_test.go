@@ -91,3 +91,32 @@ func TestOpenWithoutMemory(t *testing.T) {
 	require.GreaterOrEqual(t, failed, 8)
 	require.NoError(t, opens())
 }
+
+// A process that a filter forbids to send or receive several datagrams in a call learns that from
+// Open: later the answer would look as that of a firewall, and Dial would wait for ever.
+func TestOpenWithoutCalls(t *testing.T) {
+	a := loopback4()
+	const recvmmsg, sendmmsg = 299, 307
+	for _, c := range []linktest.SystemCall{
+		{Name: "sendmmsg", Number: sendmmsg}, {Name: "recvmmsg", Number: recvmmsg},
+	} {
+		for _, errno := range []syscall.Errno{syscall.EPERM, syscall.EACCES, syscall.ENOSYS} {
+			if err := without(c, errno, func() error { return nil }); err != nil {
+				t.Skip("no seccomp filters here:", err)
+			}
+			before := linktest.Descriptors(t)
+			err := without(c, errno, func() error {
+				d, err := Open(Config{Addrs: []netip.Addr{a}})
+				if err == nil {
+					d.Close()
+				}
+				return err
+			})
+			var oe *OpenError
+			require.ErrorAs(t, err, &oe, "%s: %v", c.Name, errno)
+			require.ErrorIs(t, err, errno)
+			require.ErrorContains(t, err, c.Name)
+			require.Equal(t, before, linktest.Descriptors(t))
+		}
+	}
+}

@@ -54,8 +54,8 @@ func TestCodeIsThatOfTheTests(t *testing.T) {
 	require.Empty(t, left, "not in the guide")
 }
 
-// What it tells to run, and what it leads to, is there.
-func TestCommandsAndLinks(t *testing.T) {
+// What it tells to run is there.
+func TestCommands(t *testing.T) {
 	guide := text(t, guidePath)
 	makefile := text(t, "../../../Makefile")
 	for _, m := range regexp.MustCompile("(?m)(?:^    |`)make ([a-z-]+)").FindAllStringSubmatch(guide, -1) {
@@ -71,9 +71,5 @@ func TestCommandsAndLinks(t *testing.T) {
 		found++
 	}
 	require.NotZero(t, found)
-	for _, m := range regexp.MustCompile(`\]\(([^)#:]+)(#[a-z-]+)?\)`).FindAllStringSubmatch(guide, -1) {
-		_, err := os.Stat(filepath.Join("../../../docs", m[1]))
-		require.NoError(t, err)
-	}
 	require.False(t, strings.Contains(guide, "TODO"))
 }

@@ -70,6 +70,9 @@ func (l *Link) open() (err error) {
 	if err := sockio.CheckBuffers(l.opts.SocketBufferBytes, l.opts.RxBuffers); err != nil {
 		return err
 	}
+	if err := sockio.CheckCalls(); err != nil {
+		return err
+	}
 	// First, because its error says what is missing.
 	if l.tx.fd, err = openRaw(); err != nil {
 		return err

@@ -80,12 +80,11 @@
 //
 // Devices without a Config.Rand use [Fabric.Rand] there.
 //
-// # Tests of the shell
+// # What it leaves out
 //
-// A Test leaves out what a device does on a real link: it has no goroutine of its own that
-// receives, looks for packets and sleeps, and nothing that it does takes time. [TestThreads] runs
-// all of that, on the CPUs and threads of [Machine]s, where system calls, wake-ups, time slices,
-// quotas and neighbours cost what a [MachineConfig] says.
+// A device in a Test has no goroutine of its own that receives, looks for packets and sleeps, and
+// nothing that it does takes time. The tests of this package run that part of a device on modelled
+// threads and CPUs (threads_driver_test.go).
 //
 // # Time
 //

@@ -86,11 +86,10 @@ type Fabric struct {
 
 	clock      clock      // nil: see Step
 	sched      *scheduler // of a Test
-	threads    *threads   // of a TestThreads
 	transcript transcript
 }
 
-// clock lets time pass by itself: a scheduler, or threads.
+// clock lets time pass by itself: a scheduler, or the threads of a test of the shell.
 type clock interface {
 	now() int64
 	wake() // there is a new event

@@ -183,7 +183,7 @@ func (r *threadsRun) requestBound() time.Duration {
 
 func threadsSwarm(t *testing.T, seed uint64, sum *threadsSum) {
 	r := drawThreads(seed)
-	sim.TestThreads(t, sim.Config{Seed: seed}, func(t *testing.T, net *sim.Fabric) {
+	sim.OnThreads(t, sim.Config{Seed: seed}, func(t *testing.T, net *sim.Fabric) {
 		r.net = net
 		r.run(t)
 	})

@@ -51,7 +51,7 @@ func (c cell) machine() sim.MachineConfig {
 func (c cell) measure(t *testing.T, begin func(ctx context.Context, t *testing.T, net *sim.Fabric,
 	client, server *sim.Process) (ask func() (func() error, error), end func())) (f figures) {
 	t.Helper()
-	sim.TestThreads(t, sim.Config{Seed: 1}, func(t *testing.T, net *sim.Fabric) {
+	sim.OnThreads(t, sim.Config{Seed: 1}, func(t *testing.T, net *sim.Fabric) {
 		m := net.Machine(c.machine())
 		for i := range c.neighbours {
 			m.Neighbour(m.CPUs()-1-i, 1)
@@ -292,7 +292,7 @@ const tableHead = `# The scheduler in virtual time
 Made by "go test ./roce/link/sim -run TestThreadsTable -threads.table FILE"; don't edit. None of it is measured on a real machine.
 
 Requests and responses of 128 B between two processes on one machine, by roce.Conn and by a model of Go's TCP (a write, a read, one
-wake-up, an epoll_wait). The shell of the devices is the real one; CPUs, threads and costs are modelled (roce/link/sim, TestThreads): a
+wake-up, an epoll_wait). The shell of the devices is the real one; CPUs, threads and costs are modelled (roce/link/sim, OnThreads): a
 packet takes 1 us beyond its system call, and four fifths of a wake-up count as CPU time. A quota is
 for each process, in periods of 100 ms; a neighbour computes all the time. Times are microseconds a request, CPU is that of both ends.
 `

@@ -67,7 +67,7 @@ func serveEchoes(ctx context.Context, t *testing.T, p *sim.Process, d *verbs.Dev
 // One connection on a machine with two CPUs is as fast as where CPUs are free: both ends look for
 // packets, and no wake-up is paid for.
 func TestThreadsRequests(t *testing.T) {
-	sim.TestThreads(t, sim.Config{Seed: 1}, func(t *testing.T, net *sim.Fabric) {
+	sim.OnThreads(t, sim.Config{Seed: 1}, func(t *testing.T, net *sim.Fabric) {
 		m := net.Machine(sim.MachineConfig{CPUs: 2})
 		ps, pc := m.Process(sim.ProcessConfig{}), m.Process(sim.ProcessConfig{})
 		server, client := hostedDevice(t, net, ps, "192.0.2.1"), hostedDevice(t, net, pc, "192.0.2.2")
@@ -124,7 +124,7 @@ func TestThreadsRequests(t *testing.T) {
 // The CPU time of a process includes what a goroutine has done and not yet paid for. A goroutine
 // that is not known to run has no thread.
 func TestProcessRan(t *testing.T) {
-	sim.TestThreads(t, sim.Config{Seed: 1}, func(t *testing.T, net *sim.Fabric) {
+	sim.OnThreads(t, sim.Config{Seed: 1}, func(t *testing.T, net *sim.Fabric) {
 		const call = 700 * time.Nanosecond
 		m := net.Machine(sim.MachineConfig{CPUs: 1, Costs: sim.Costs{Syscall: call}})
 		p := m.Process(sim.ProcessConfig{})

@@ -79,6 +79,9 @@ func (l *Link) open() error {
 	if err := sockio.CheckBuffers(l.opts.SocketBufferBytes, l.opts.RxBuffers); err != nil {
 		return err
 	}
+	if err := sockio.CheckCalls(); err != nil {
+		return err
+	}
 	if err := l.local.Open(l.given, l.opts.Port, l.foundAt); err != nil {
 		return err
 	}

@@ -4,7 +4,7 @@
 // # What it has over the others
 //
 // With a driver that does zero-copy, frames go between the card and this process's memory. Received
-// packets are seen without a system call, so spinning (Options.Spin) has the least latency of all
+// packets are seen without a system call, so polling has the least latency of all
 // links. In copy mode every packet costs as much as a frame, because there is no segmentation
 // offload: bulk data over virtual interfaces is faster with the udp and packet links.
 //

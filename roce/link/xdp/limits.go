@@ -24,10 +24,6 @@ const (
 	minFrames       = 8
 	maxFrames       = 1 << 16
 
-	// maxSpin is the longest time to look at the rings: a longer one is polling.
-	maxSpin = time.Second
-	// maxBusyPoll is the largest budget that the kernel takes (SO_BUSY_POLL_BUDGET is 16 bits).
-	maxBusyPoll = 1<<16 - 1
 	// maxQueues is how many receive queues of an interface are served.
 	maxQueues = 64
 	// maxFrameBytes is the longest frame that is put together from chunks: an IP packet of 64 KiB.
@@ -59,9 +55,6 @@ const (
 	// try.
 	bindPatience = time.Second
 	bindRetry    = 2 * time.Millisecond
-
-	// busyPollMicroseconds is how long a system call polls the driver.
-	busyPollMicroseconds = 20
 
 	// maxSearches is how many frames in a row may be searched without finding packets.
 	maxSearches = 16

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/goroce/goroce/roce/internal/rtnl"
@@ -32,8 +31,6 @@ type Link struct {
 
 	tx sender
 	rx receiver
-
-	woken atomic.Bool // set as long as the waker is; for spinning
 
 	// mu guards what Close removes against concurrent calls.
 	mu   sync.Mutex
@@ -66,13 +63,7 @@ func (o *Options) check() error {
 				Why: fmt.Sprintf("%d is no power of two from %d to %d", n, minFrames, maxFrames)}
 		}
 	}
-	if o.Spin < 0 || o.Spin > maxSpin {
-		return &wire.ArgError{Op: "open", Arg: "Spin", Why: fmt.Sprintf("%v, not 0 to %v", o.Spin, maxSpin)}
-	}
-	if err := sockio.CheckOption("Queues", o.Queues, maxQueues); err != nil {
-		return err
-	}
-	return sockio.CheckOption("BusyPoll", o.BusyPoll, maxBusyPoll)
+	return sockio.CheckOption("Queues", o.Queues, maxQueues)
 }
 
 func (l *Link) open() (err error) {
@@ -177,11 +168,8 @@ func (l *Link) Stats() link.Stats {
 	return s
 }
 
-// Wake makes Wait return, even while it spins.
-func (l *Link) Wake() {
-	l.woken.Store(true)
-	l.local.Waker.Wake()
-}
+// Wake makes Wait return.
+func (l *Link) Wake() { l.local.Waker.Wake() }
 
 // fail makes the link unusable: the ownership of frames got mixed up, so further packets could
 // contain anything.
@@ -191,7 +179,7 @@ func (l *Link) fail(err error) {
 	}
 }
 
-// Wait looks at the rings for as long as Options.Spin says, then blocks in ppoll. See [link.Link].
+// Wait blocks in ppoll. See [link.Link].
 func (l *Link) Wait(timeout time.Duration) error {
 	if err := l.local.Life.Err(); err != nil {
 		return err
@@ -200,12 +188,6 @@ func (l *Link) Wait(timeout time.Duration) error {
 		return nil // the sending side has something to do
 	}
 	r := &l.rx
-	if timeout != 0 && l.opts.Spin > 0 && l.spin(timeout) {
-		if l.woken.Load() {
-			l.clear()
-		}
-		return nil
-	}
 	if l.tx.blocked.Load() && (timeout < 0 || timeout > retryEvery) {
 		timeout = retryEvery
 	}
@@ -217,42 +199,7 @@ func (l *Link) Wait(timeout time.Duration) error {
 	if l.local.Waker.Stuck() {
 		l.checkSockets()
 	}
-	if r.fds[0].Revents != 0 {
-		l.woken.Store(false) // the return tells the caller of a Wake meanwhile
-	}
 	return nil
-}
-
-// clear consumes past wakes.
-func (l *Link) clear() {
-	// In this order: a Wake after the first line sets woken again, and then wakes.
-	l.woken.Store(false)
-	l.local.Waker.Clear()
-}
-
-// spin reports whether something came up before Spin or the timeout passed.
-func (l *Link) spin(timeout time.Duration) bool {
-	limit := l.opts.Spin
-	if timeout > 0 {
-		limit = min(limit, timeout)
-	}
-	for end := l.Now() + int64(limit); ; {
-		for range 16 {
-			if l.woken.Load() || l.tx.unresolved.Due() || l.tx.blocked.Load() {
-				return true
-			}
-			for _, f := range l.ifaces {
-				for _, q := range f.queues {
-					if q.rx.pending() {
-						return true
-					}
-				}
-			}
-		}
-		if l.Now() >= end {
-			return false
-		}
-	}
 }
 
 // Close detaches from the interfaces.

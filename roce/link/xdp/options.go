@@ -2,7 +2,6 @@ package xdp
 
 import (
 	"net/netip"
-	"time"
 
 	"github.com/goroce/goroce/ib"
 )
@@ -34,11 +33,4 @@ type Options struct {
 	// RxFrames and TxFrames are the numbers of frames of each queue; powers of two. 0 is 2048 and
 	// 512.
 	RxFrames, TxFrames int
-	// Spin is how long Wait looks at the rings before it blocks. It costs no system call, but keeps
-	// a CPU busy.
-	Spin time.Duration
-	// BusyPoll, if not 0, makes the kernel process up to that many packets of the driver in the
-	// link's own system calls (SO_PREFER_BUSY_POLL). It needs a driver with NAPI, and
-	// napi_defer_hard_irqs and gro_flush_timeout set on the interface.
-	BusyPoll int
 }

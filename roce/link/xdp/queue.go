@@ -100,14 +100,6 @@ func (q *queue) open(flags uint16) (err error) {
 	if err = q.bind(flags); err != nil {
 		return os.NewSyscallError("bind AF_XDP", err)
 	}
-	if n := o.BusyPoll; n > 0 {
-		for opt, v := range map[int]int{unix.SO_PREFER_BUSY_POLL: 1, unix.SO_BUSY_POLL: busyPollMicroseconds,
-			unix.SO_BUSY_POLL_BUDGET: n} {
-			if err = unix.SetsockoptInt(q.fd, unix.SOL_SOCKET, opt, v); err != nil {
-				return os.NewSyscallError("setsockopt busy poll", err)
-			}
-		}
-	}
 	return nil
 }
 

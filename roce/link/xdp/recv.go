@@ -78,9 +78,6 @@ func (l *Link) Recv(batch []wire.RxPacket) (int, error) {
 				l.fail(err)
 				return 0, err
 			}
-			if l.opts.BusyPoll > 0 {
-				kickReceive(q.fd)
-			}
 		}
 	}
 	n := r.split.Split(batch)

@@ -81,10 +81,6 @@ func (r *ring[T]) available(want uint32) uint32 {
 	return r.peer - r.next
 }
 
-// pending reports whether the kernel has produced entries that were not taken. Unlike the other
-// methods, it may be called by another side.
-func (r *ring[T]) pending() bool { return atomic.LoadUint32(r.prod) != atomic.LoadUint32(r.cons) }
-
 // at returns entry i of those available.
 func (r *ring[T]) at(i uint32) T { return r.entries[(r.next+i)&r.mask] }
 

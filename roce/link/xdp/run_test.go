@@ -5,7 +5,6 @@ package xdp_test
 import (
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/internal/seeds"
@@ -61,24 +60,4 @@ func TestRuns(t *testing.T) {
 	linktest.SendFrames(t, n.A, linktest.MakeFrame(t, n, linktest.Frame{Payload: 8}))
 	linktest.Receive(t, b, 1)
 	require.EqualValues(t, 105, b.Stats().RxICRC)
-}
-
-// Spinning and busy polling, where the kernel permits it, change nothing but the time.
-func TestPolling(t *testing.T) {
-	t.Parallel()
-	_, a, b := openPair(t, 1500, func(o *xdp.Options) {
-		o.DisableNative, o.Spin, o.BusyPoll = true, 50*time.Microsecond, 16
-	})
-	p := linktest.NewPath(a, b)
-	linktest.Reaches(t, a, b, p)
-	// News of the neighbour, or a signal of the runtime, may end a wait early; each is rare.
-	for tries, waited := 0, int64(0); waited < int64(4*time.Millisecond); tries++ {
-		require.Less(t, tries, 20, "every wait ends early")
-		a.Send(nil) // what may go now that the neighbour is known
-		start := a.Now()
-		require.NoError(t, a.Wait(5*time.Millisecond))
-		waited = a.Now() - start
-	}
-	a.Wake()
-	require.NoError(t, a.Wait(-1))
 }

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/internal/unix"
@@ -213,18 +212,6 @@ func TestOverflowIsRead(t *testing.T) {
 	s.rx.overflow, s.gone = 7, true
 	s.rx.readStats(&o)
 	require.EqualValues(t, 7, o.RxOverflow)
-}
-
-// Who spins sees a wake until a Wait has taken it.
-func TestWakeIsTaken(t *testing.T) {
-	s := newStill(t)
-	s.rx.fds = s.local.Waker.First()
-	for _, timeout := range []time.Duration{0, -1} {
-		s.Wake()
-		require.True(t, s.woken.Load())
-		require.NoError(t, s.Wait(timeout))
-		require.False(t, s.woken.Load())
-	}
 }
 
 // Rings have from so many to so many frames, those two included.

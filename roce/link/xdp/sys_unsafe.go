@@ -43,8 +43,7 @@ func kickSend(fd int) unix.Errno {
 	return e
 }
 
-// kickReceive makes the kernel look at the ring of empty frames, or at the driver with busy
-// polling.
+// kickReceive makes the kernel look at the ring of empty frames.
 func kickReceive(fd int) unix.Errno {
 	_, _, e := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), 0, 0, unix.MSG_DONTWAIT, 0, 0)
 	return e

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -42,6 +43,14 @@ func TestPrograms(t *testing.T) {
 		exe := compile(t, source)
 		t.Run(filepath.Base(exe), func(t *testing.T) { run(t, libs, nil, exe) })
 	}
+}
+
+// Threads with a connection each receive side by side.
+func TestVectors(t *testing.T) {
+	if runtime.NumCPU() == 1 {
+		t.Skip("with one CPU all connections have one completion vector")
+	}
+	run(t, libraries(t), []string{"GOROCE_ADDR=127.0.0.1"}, compile(t, "spread/vectors.c"))
 }
 
 // What a process has left open ends with it, and its peers hear of it.

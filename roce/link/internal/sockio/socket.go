@@ -85,6 +85,10 @@ func BindHint(err error, port uint16) string {
 			return fmt.Sprintf("the kernel's rdma_rxe is loaded and owns UDP port %d in this network namespace: "+
 				"unload it (modprobe -r rdma_rxe), or run in another network namespace", port)
 		}
+		if _, err := os.Stat("/proc/self"); err != nil {
+			return fmt.Sprintf("something else uses UDP port %d on this address, and programs share it only where all see /proc: "+
+				"mount it, or give each program an address of its own (127.0.0.1, 127.0.0.2, ...)", port)
+		}
 		return fmt.Sprintf("something else uses UDP port %d on this address, and one of both cannot share it: "+
 			"`ss -ulpn sport = :%d` shows it; give each program an address of its own (127.0.0.1, 127.0.0.2, ...)",
 			port, port)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestThreads is [Test] for the shell of a device: the rules that decide which goroutine receives,
+// OnThreads is [Test] for the shell of a device: the rules that decide which goroutine receives,
 // when to send, and whether to look or to sleep. In a Test the simulation does all that; here
 // goroutines on the threads and CPUs of [Machine]s do it as on a real link, and each system call,
 // packet, wake-up and computation takes its virtual time. Open devices on links of [Process.Link].
@@ -20,7 +20,7 @@ import (
 // Between these calls and those of the devices no time passes. Two rules of a Test apply here: a
 // waiting goroutine holds no mutex that others need meanwhile, and everything must end before the
 // test does.
-func TestThreads(t *testing.T, cfg Config, f func(t *testing.T, net *Fabric)) {
+func OnThreads(t *testing.T, cfg Config, f func(t *testing.T, net *Fabric)) {
 	t.Helper()
 	inBubble(t, cfg, f, func(net *Fabric, w *watchdog) (stop func()) {
 		d := newThreads(net, w)
@@ -99,7 +99,7 @@ type task struct {
 func newThreads(f *Fabric, w *watchdog) *threads {
 	d := &threads{f: f, start: time.Now(), kick: make(chan struct{}, 1), done: make(chan struct{}), dog: w,
 		family: family{}, parked: map[*task]bool{}}
-	f.threads, f.clock = d, d
+	f.clock = d
 	return d
 }
 

@@ -61,7 +61,7 @@ func (c *MachineConfig) setDefaults() {
 	}
 }
 
-// Machine is a computer of a [TestThreads]: CPUs, and processes with threads that run on them.
+// Machine is a computer: CPUs, and processes with threads that run on them.
 type Machine struct {
 	d     *threads
 	c     MachineConfig
@@ -72,13 +72,14 @@ type Machine struct {
 	fair  int64     // the least CPU time among threads that want a CPU
 }
 
-// Machine makes a machine. It is for a [TestThreads].
+// Machine makes a machine. It is for [OnThreads].
 func (f *Fabric) Machine(c MachineConfig) *Machine {
-	if f.threads == nil {
-		panic("sim: a Machine is for a TestThreads")
+	d, ok := f.clock.(*threads)
+	if !ok {
+		panic("sim: a Machine is for OnThreads")
 	}
 	c.setDefaults()
-	m := &Machine{d: f.threads, c: c}
+	m := &Machine{d: d, c: c}
 	for i := range c.CPUs {
 		m.cpus = append(m.cpus, &cpu{index: i})
 	}
