@@ -314,6 +314,12 @@ func (l *Listener) step() (more bool, err error) {
 	if e == nil {
 		return false, nil
 	}
+	if e.Type != rdmacm.EventConnectRequest {
+		if l.handle(e); len(l.ready) > ready {
+			l.wake()
+		}
+		return true, nil
+	}
 	if c := l.admit(e); c != nil {
 		l.pending[e.ID] = c
 	} else {

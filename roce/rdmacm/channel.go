@@ -107,8 +107,9 @@ func (w *channelCore) Ended(n int) (of []*ID) {
 // PollEvent is Poll without connection requests.
 func (w *channelCore) PollEvent() *Event { return (*EventChannel)(w).pollEvent() }
 
-// PollRequest is Poll for connection requests alone. A caller that looks for both calls it after
-// PollEvent: if it finds nothing, the caller is assumed to wait next.
+// PollRequest is Poll for connection requests, and for an event that has come since PollEvent: that
+// precedes them. A caller calls it after PollEvent: if it finds nothing, the caller is assumed to
+// wait next.
 func (w *channelCore) PollRequest() *Event { return (*EventChannel)(w).pollRequest() }
 
 // eventList is a list of events, oldest first. It can remove those of one ID without examining the
@@ -228,7 +229,7 @@ func (c *EventChannel) Poll() *Event {
 		return nil
 	}
 	if e := c.pollEvent(); e != nil {
-		return e
+		return e // without the gate
 	}
 	return c.pollRequest()
 }
@@ -254,7 +255,7 @@ func (c *EventChannel) pollRequest() *Event {
 		return nil
 	}
 	e := c.nextRequest()
-	if e == nil {
+	if e == nil || e.Type != EventConnectRequest {
 		c.give()
 	}
 	return e
@@ -264,7 +265,14 @@ func (c *EventChannel) pollRequest() *Event {
 // device's goroutine makes progress from then on.
 func (c *EventChannel) nextRequest() *Event {
 	for {
+		if e := c.pollEvent(); e != nil {
+			return e
+		}
 		c.mu.Lock()
+		if c.events.head != nil {
+			c.mu.Unlock()
+			continue
+		}
 		if len(c.listeners) == 0 {
 			notified := c.notify != nil && !c.dead
 			c.none.Store(c.notify == nil && c.take == nil && c.events.head == nil)

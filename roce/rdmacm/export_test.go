@@ -14,6 +14,13 @@ import (
 // MaxRdAtomic is a limit that tests compare with.
 const MaxRdAtomic = maxRdAtomic
 
+// Requested reports whether a channel has requests to take.
+func Requested(c *EventChannel) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.listeners) > 0
+}
+
 // Book is the wills of a device.
 type Book = book
 

@@ -90,3 +90,27 @@ func TestPollRequestLeaves(t *testing.T) {
 	require.Nil(t, core.Open(s.Ch).PollRequest())
 	require.True(t, shard.Background(), "nobody receives")
 }
+
+// An event that comes between the looks for events and for requests is found before a request that
+// came after it: a program that accepts one connection waits for EventEstablished.
+func TestEventBeforeLaterRequest(t *testing.T) {
+	ctx := rocetest.Context(t)
+	s, c := rocetest.NewPeer(t, verbs.Config{}), rocetest.NewPeer(t, verbs.Config{})
+	lid := s.Listen(t, rdmacm.PortSpaceTCP, 7471)
+	first := c.Resolve(t, ctx, rdmacm.PortSpaceTCP, lid.LocalAddr())
+	second := c.Resolve(t, ctx, rdmacm.PortSpaceTCP, lid.LocalAddr())
+	require.NoError(t, first.Connect(nil))
+	e, err := s.Ch.Get(ctx)
+	require.NoError(t, err)
+	s.AddQP(t, e.ID)
+	require.Nil(t, core.Open(s.Ch).PollEvent())
+	require.NoError(t, e.ID.Accept(nil))
+	_, err = c.Ch.Get(ctx)
+	require.NoError(t, err)
+	require.NoError(t, second.Connect(nil))
+	for !rdmacm.Requested(s.Ch) {
+		runtime.Gosched()
+	}
+	require.Equal(t, rdmacm.EventEstablished, core.Open(s.Ch).PollRequest().Type)
+	require.Equal(t, rdmacm.EventConnectRequest, core.Open(s.Ch).PollRequest().Type)
+}

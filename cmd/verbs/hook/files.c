@@ -156,3 +156,38 @@ EXPORT FILE *fopen(const char *path, const char *mode) { NEXT(fopen_fn, "fopen")
 EXPORT FILE *fopen64(const char *path, const char *mode) { NEXT(fopen_fn, "fopen64"); return next(stand_in(path, room), mode); }
 typedef DIR *opendir_fn(const char *);
 EXPORT DIR *opendir(const char *path) { NEXT(opendir_fn, "opendir"); return next(stand_in(path, room)); }
+
+/*
+ * A path below /sys/class stays there: what it was made of is not shown, and the other functions find the answer. Programs that look
+ * for the PCI device of an adapter ask for "goroce0/../..".
+ */
+typedef char *realpath_fn(const char *, char *);
+EXPORT char *realpath(const char *path, char *resolved)
+{
+	static const char class[] = "/sys/class";
+	char found[PATH_MAX], made[PATH_MAX];
+	NEXT(realpath_fn, "realpath");
+	const char *at = stand_in(path, room);
+	if (!at || at != room)
+		return next(at, resolved);
+	if (!next(room, found))
+		return NULL;
+	room[strlen(room) - strlen(path + sizeof class - 1)] = 0;
+	if (!next(room, made))
+		return NULL;
+	size_t n = strlen(made);
+	if (!strncmp(found, made, n) && (!found[n] || found[n] == '/')) {
+		memmove(found + sizeof class - 1, found + n, strlen(found + n) + 1);
+		memcpy(found, class, sizeof class - 1);
+	}
+	return resolved ? strcpy(resolved, found) : strdup(found);
+}
+EXPORT char *canonicalize_file_name(const char *path) { return realpath(path, NULL); }
+// What realpath is in programs built with _FORTIFY_SOURCE; glibc's ends one with too little room.
+typedef char *realpath_chk_fn(const char *, char *, size_t);
+EXPORT char *__realpath_chk(const char *path, char *resolved, size_t size);
+EXPORT char *__realpath_chk(const char *path, char *resolved, size_t size)
+{
+	NEXT(realpath_chk_fn, "__realpath_chk");
+	return size < PATH_MAX ? next(stand_in(path, room), resolved, size) : realpath(path, resolved);
+}

@@ -21,12 +21,13 @@ type receiver struct {
 
 	// aside has the sockets for requests, whose thread wakes a poll; inboxes are behind asideFD,
 	// which a poll sees as one.
-	aside     []*socket
-	inboxes   []int
-	asideFD   int  // of epoll; -1: none
-	returned  bool // there may be ICMP messages: see returned.go
-	tookAside bool // the last call of Take took something aside
-	turn      int
+	aside    []*socket
+	inboxes  []int
+	asideFDs []unix.PollFd // of both
+	asideFD  int           // of epoll; -1: none
+	awaits   bool          // something aside waits for what had come to socks before
+	returned bool          // there may be ICMP messages: see returned.go
+	turn     int
 
 	reader *sockio.Reader
 	names  []rawName
@@ -73,6 +74,13 @@ func (r *receiver) changedSockets() {
 		r.fds = append(r.fds, unix.PollFd{Fd: int32(s.fd), Events: unix.POLLIN})
 	}
 	r.fds = append(r.fds, unix.PollFd{Fd: int32(r.asideFD), Events: unix.POLLIN}) // the last
+	r.asideFDs = r.asideFDs[:0]
+	for _, s := range r.aside {
+		r.asideFDs = append(r.asideFDs, unix.PollFd{Fd: int32(s.fd), Events: unix.POLLIN})
+	}
+	for _, fd := range r.inboxes {
+		r.asideFDs = append(r.asideFDs, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+	}
 }
 
 // Done does nothing: Take reuses the buffers.
@@ -82,35 +90,38 @@ func (r *receiver) Done() {}
 func (r *receiver) Take() (bool, error) {
 	r.refresh()
 	r.turn++
-	// Sockets aside must neither delay the others nor wait for them.
-	if r.l.share.Look && !r.tookAside || r.turn%asideTurns == 0 {
-		if ok, err := r.receiveAside(); ok || err != nil {
-			r.tookAside = true
+	if !r.awaits && (r.l.share.Look || r.turn%asideTurns == 0) {
+		r.lookAside()
+	}
+	if r.awaits && r.drained() {
+		if ok, err := r.receiveAside(sockio.MaxReadBatch); ok || err != nil {
 			return ok, err
 		}
 	}
-	r.tookAside = false
 	for range r.socks {
 		s := r.socks[r.next%len(r.socks)]
 		r.next++
 		if r.next >= len(r.socks) {
 			r.next = 0
 		}
-		if ok, err := r.receiveFrom(s); ok || err != nil {
+		if ok, err := r.receiveFrom(s, sockio.MaxReadBatch); ok || err != nil {
 			return ok, err
 		}
 	}
-	if r.l.share.Look {
-		return r.receiveAside()
+	if r.awaits {
+		return r.receiveAside(1) // those behind it may be younger than what is in socks by now
 	}
 	return false, nil
 }
 
-// receiveFrom takes datagrams from a socket.
-func (r *receiver) receiveFrom(s *socket) (bool, error) {
-	n, _, err := r.l.share.ReadSocket(s.fd, sockio.MaxReadBatch, &s.unread)
+// receiveFrom takes datagrams from a socket, up to limit.
+func (r *receiver) receiveFrom(s *socket, limit int) (bool, error) {
+	n, _, err := r.l.share.ReadSocket(s.fd, limit, &s.unread)
 	if n > 0 {
 		r.from = s
+		s.before.Took(r.reader)
+	} else {
+		s.before.Empty()
 	}
 	return n > 0, err
 }

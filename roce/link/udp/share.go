@@ -123,18 +123,50 @@ func (r *receiver) handOn(p *wire.RxPacket) bool {
 	return true
 }
 
-// receiveAside looks where there is rarely something: at requests, and packets that other devices
-// have handed on.
-func (r *receiver) receiveAside() (bool, error) {
-	r.l.share.Look, r.returned = false, true
+// lookAside looks where there is rarely something: at requests, and packets that other devices have
+// handed on. What it finds waits until all that had come to the other sockets by then is handled:
+// what a peer sent before its request comes before that, as it would by one socket.
+func (r *receiver) lookAside() {
+	r.returned = true
+	if n, err := unix.Poll(r.asideFDs, 0); n == 0 && err == nil {
+		r.nothingAside()
+		return
+	}
+	r.awaits = true
+	for _, s := range r.socks {
+		s.before.Mark(s.rcvbuf)
+	}
+}
+
+// drained reports whether what waits aside has waited long enough.
+func (r *receiver) drained() bool {
+	for _, s := range r.socks {
+		if !s.before.None() {
+			return false
+		}
+	}
+	return true
+}
+
+// receiveAside takes what lookAside has found, up to limit datagrams.
+func (r *receiver) receiveAside(limit int) (bool, error) {
+	r.awaits = false
 	for _, s := range r.aside {
-		if ok, err := r.receiveFrom(s); ok || err != nil {
+		if ok, err := r.receiveFrom(s, limit); ok || err != nil {
 			r.l.share.Look = true
 			return ok, err
 		}
 	}
+	if r.l.share.ReadInboxes(r.inboxes) {
+		return true, nil
+	}
+	r.nothingAside() // another device has taken it
+	return false, nil
+}
+
+func (r *receiver) nothingAside() {
+	r.l.share.Look = false
 	r.l.share.herd.seen()
-	return r.l.share.ReadInboxes(r.inboxes), nil
 }
 
 // noteAside records after a poll that something came aside.

@@ -33,6 +33,7 @@ type socket struct {
 	ports []*socket // sockets with other source ports for packets from this address
 
 	unread sockio.Unread // receiving side
+	before sockio.Unread // of what came before something aside
 }
 
 // newSocket describes the socket of address i of the link, on interface ifi if known.

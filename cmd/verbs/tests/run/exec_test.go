@@ -158,6 +158,10 @@ func TestSysfs(t *testing.T) {
 		{"fopen", "/sys/class/infiniband/goroce1/ports/1/gid_attrs/ndevs/0", missing}, // its address is of no interface
 		{"fopen", "/sys/class/infiniband/goroce1/ports/1/gids/0", "2001:0db8:0000:0000:0000:0000:0000:0001\n"},
 		{"open", "/sys/class/infiniband_verbs/uverbs1/ibdev", "goroce1\n"},
+		{"realpath", "/sys/class/infiniband/goroce0/../..", "/sys/class\n"},
+		{"realpath", "/sys/class/infiniband_verbs/uverbs0/../uverbs1", "/sys/class/infiniband_verbs/uverbs1\n"},
+		{"realpath", "/sys/class/infiniband/goroce2", missing},
+		{"realpath", "/dev/../proc", "/proc\n"},
 		{"open", own, "mine\n"},
 		// The child first, and its parent after its end.
 		{"fork", "/sys/class/infiniband/goroce0/node_type", "1: CA\n1: CA\n"},

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <signal.h>
@@ -16,7 +17,7 @@ int main(int argc, char **argv)
 	if (argc != 3)
 		return 2;
 	const char *how = argv[1], *path = argv[2];
-	char text[100];
+	char text[100], real[PATH_MAX];
 	struct stat st;
 	FILE *f = NULL;
 	int fd = -1;
@@ -46,6 +47,8 @@ int main(int argc, char **argv)
 		return puts(S_ISDIR(st.st_mode) ? "a folder" : "a file") < 0;
 	} else if (!strcmp(how, "access") && !access(path, R_OK)) {
 		return puts("there") < 0;
+	} else if (!strcmp(how, "realpath") && realpath(path, real)) {
+		return puts(real) < 0;
 	} else if (!strcmp(how, "fopen")) {
 		f = fopen(path, "r");
 	} else if (!strcmp(how, "openat")) {
