@@ -88,8 +88,8 @@ func TestChanges(t *testing.T) {
 }
 
 // A path that becomes shorter holds less. When a requester that went back in each window took only
-// what was as long as the shortest round trip before, it kept the window of the longer path: from 20
-// to 1 ms a WRITE had 12 of 186 Mb/s from then on, and most packets were dropped.
+// what was as long as the shortest round trip before, it kept the window of the longer path: from
+// 20 to 1 ms a WRITE had 12 of 185 Mb/s from then on, and most packets were dropped.
 func TestShorterPath(t *testing.T) {
 	for _, farther := range []int64{9, 19} {
 		s := Path{
