@@ -61,7 +61,9 @@ func (r *retryState) onProgress(sq *requester, now int64) (trip, late bool) {
 		if r.tripNs == 0 || trip < r.tripNs {
 			r.tripNs = trip
 		}
-		sq.rtt.wentBack(trip)
+		if sq.rtt.wentBack(trip, sq.reads.len() != 0) {
+			sq.narrow(false)
+		}
 	}
 	r.recovering, r.doubted = false, false
 	if r.back && !sq.una.Before(r.backEnd) {

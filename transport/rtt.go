@@ -20,6 +20,8 @@ type rttEstimate struct {
 	low      int64 // ns: shortest of the last few samples, which waits for processors do not change
 	lowNext  int64 // ns: of those after them
 	lows     uint8 // how many these are
+	below    uint8 // times in a row that progress after going back took less than least
+	belowNs  int64 // ns: the longest of these
 	mostLow  int64 // ns: the longest low, lately
 	empty    bool  // the last sample shows no queue
 	short    bool  // the last sample shows no queue, or a short one
@@ -78,7 +80,7 @@ func (e *rttEstimate) answers(una ib.PSN) bool { return e.timing && una.After(e.
 // sampleOf takes one round trip as a sample.
 func (e *rttEstimate) sampleOf(rtt int64) {
 	rtt = max(rtt, 1)
-	e.last, e.slow, e.window = rtt, 0, e.nextWindow
+	e.last, e.slow, e.below, e.window = rtt, 0, 0, e.nextWindow
 	if e.smoothed == 0 {
 		e.smoothed, e.variance, e.least = rtt, rtt/2, rtt
 		e.low, e.lowNext, e.mostLow, e.short = rtt, rtt, rtt, true
@@ -110,12 +112,25 @@ func (e *rttEstimate) queueOf(rtt int64) {
 }
 
 // wentBack takes the time from going back to progress. It is no sample, as an answer may be late,
-// but it shows whether there is a queue where each window loses packets, and none is one.
-func (e *rttEstimate) wentBack(ns int64) {
-	if e.smoothed != 0 && ns >= e.least {
-		e.window = e.nextWindow
+// but it shows whether there is a queue where each window loses packets, and none is one. If it is
+// below the shortest round trip a few times in a row, the path has become shorter, and holds less
+// than the window: wentBack returns true. Not so of READs: responses behind the loss come soon.
+func (e *rttEstimate) wentBack(ns int64, reads bool) (shorter bool) {
+	switch {
+	case e.smoothed == 0 || reads && ns < e.least:
+	case ns >= e.least:
+		e.below, e.window = 0, e.nextWindow
 		e.queueOf(ns)
+	default:
+		if e.below++; e.below == 1 || ns > e.belowNs {
+			e.belowNs = ns
+		}
+		if e.below == lowSamples {
+			e.below, e.least = 0, e.belowNs
+			return true
+		}
 	}
+	return false
 }
 
 // late returns the time after which an answer is overdue if nothing else delays it; 0 if unknown.

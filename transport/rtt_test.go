@@ -226,3 +226,29 @@ func TestLateResponse(t *testing.T) {
 	sq.came(ms, &s)
 	require.Equal(t, late, sq.lateNs(), "a sample")
 }
+
+// Progress after going back that takes less than the shortest round trip may be a late answer. A
+// few times in a row, without a sample, it shows a path that has become shorter.
+func TestRTTShorter(t *testing.T) {
+	const ms = 1_000_000
+	var e rttEstimate
+	require.False(t, e.wentBack(ms, false), "nothing is known")
+	e.sampleOf(10 * ms)
+	for range lowSamples - 1 {
+		require.False(t, e.wentBack(2*ms, false))
+	}
+	e.sampleOf(10 * ms)
+	for range lowSamples - 1 {
+		require.False(t, e.wentBack(2*ms, false), "a sample came in between")
+	}
+	require.False(t, e.wentBack(11*ms, false))
+	for _, ns := range []int64{4, 5, 3} {
+		require.False(t, e.wentBack(ns*ms, false), "and a longer one")
+	}
+	for range 2 * lowSamples {
+		require.False(t, e.wentBack(2*ms, true), "responses")
+	}
+	require.EqualValues(t, 10*ms, e.least)
+	require.True(t, e.wentBack(2*ms, false))
+	require.EqualValues(t, 5*ms, e.least, "the longest of them: the path is no longer")
+}

@@ -86,3 +86,21 @@ func TestChanges(t *testing.T) {
 		}
 	}
 }
+
+// A path that becomes shorter holds less. When a requester that went back in each window took only
+// what was as long as the shortest round trip before, it kept the window of the longer path: from
+// 20 to 1 ms a WRITE had 12 of 185 Mb/s from then on, and most packets were dropped.
+func TestShorterPath(t *testing.T) {
+	for _, farther := range []int64{9, 19} {
+		s := Path{
+			Rate: 200 * cc.Mbps, Queue: 100, Flows: flowsOf(1, cc.Config{}, Millisecond), Runs: true, Ordinary: true,
+			Silence: 60_000 * Millisecond, DurationNs: 4000 * Millisecond, WarmupNs: 3000 * Millisecond, Seed: 1,
+			Changes: []Change{{AtNs: 1, FartherNs: farther * Millisecond}, {AtNs: 2000 * Millisecond}},
+		}
+		r := runPath(t, &s)
+		t.Logf("%d ms: after %v ms, then %.1f Mb/s", 1+farther, r.After[1]/Millisecond, r.Total)
+		require.GreaterOrEqual(t, r.After[1], int64(0))
+		require.Less(t, r.After[1], 500*Millisecond)
+		require.Greater(t, r.Total, 0.94*r.PayloadMax)
+	}
+}
