@@ -7,6 +7,7 @@ package main
 import "C"
 
 import (
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -77,6 +78,7 @@ func goroce_destroy_channel(handle C.goroce_handle) C.int {
 	ch.mu.Lock()
 	ch.dead = true
 	ch.mu.Unlock()
+	countAskers()
 	ch.recall()
 	if ch.set != 0 {
 		// What can be read ends the watch, which has a reference to the set.
@@ -101,10 +103,21 @@ func goroce_channel_next(handle C.goroce_handle, thread C.int, cookie *C.uint64_
 	if ch == nil {
 		return eINVAL
 	}
-	if ch.thread.Load() != int32(thread) {
-		ch.thread.Store(int32(thread))
+	ch.asks(int32(thread))
+	return cookieOf(ch.next(ch.look()), cookie)
+}
+
+//export goroce_channel_look
+func goroce_channel_look(handle C.goroce_handle, thread C.int, cookie *C.uint64_t) C.int {
+	ch := channels.get(uint32(handle))
+	if ch == nil {
+		return eINVAL
 	}
-	q := ch.next(ch.look())
+	ch.asks(int32(thread))
+	return cookieOf(ch.await(), cookie)
+}
+
+func cookieOf(q *userCQ, cookie *C.uint64_t) C.int {
 	if q == nil {
 		return eNOENT
 	}
@@ -112,8 +125,94 @@ func goroce_channel_next(handle C.goroce_handle, thread C.int, cookie *C.uint64_
 	return 0
 }
 
-// look receives if that is the thread's turn. Who gets true calls next.
+// asks notes which thread asks.
+func (ch *userChannel) asks(thread int32) {
+	if ch.thread.Load() != thread {
+		ch.thread.Store(thread)
+		countAskers()
+	}
+}
+
+// askers is how many threads ask channels for events.
+var askers atomic.Int32
+
+func countAskers() {
+	threads := make(map[int32]bool)
+	channels.each(func(ch *userChannel) {
+		if t := ch.thread.Load(); t != 0 {
+			threads[t] = true
+		}
+	})
+	askers.Store(int32(len(threads)))
+}
+
+// await receives before the thread sleeps, for as long as that costs less than a sleep, and returns
+// the first event; nil if the thread is to sleep.
+func (ch *userChannel) await() *userCQ {
+	l := ch.inside()
+	if l == nil {
+		return nil
+	}
+	ch.mu.Lock()
+	ch.looking++
+	ch.mu.Unlock()
+	if !ch.some() {
+		l.Await(ch.some, false)
+	}
+	q := ch.next(true)
+	// What has come may have counted the eventfd as well. That stays until the thread sleeps.
+	if q == nil && ch.counted() {
+		drain(ch.fd)
+		ch.watchAgain()
+	}
+	return q
+}
+
+// some reports whether there are events.
+func (ch *userChannel) some() bool {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return len(ch.events) > 0
+}
+
+// blocks reports whether the program waits for events in ibv_get_cq_event.
+func (ch *userChannel) blocks() bool {
+	flags, _, errno := syscall.RawSyscall(syscall.SYS_FCNTL, uintptr(ch.fd), syscall.F_GETFL, 0)
+	return errno != 0 || flags&syscall.O_NONBLOCK == 0
+}
+
+// inside returns what lends its seat to the thread in ibv_get_cq_event; nil if several do, or none.
+// It is nil, too, where more threads ask than half of the CPUs: their peers may be on this machine,
+// and need the other half.
+func (ch *userChannel) inside() core.Lender {
+	all := *ch.lenders.Load()
+	if len(all) == 1 && int(askers.Load()) <= max(runtime.NumCPU()/2, 1) && ch.blocks() {
+		return all[0].Lender
+	}
+	return nil
+}
+
+// look receives after the eventfd was read, if that is the thread's turn. Who gets true calls next.
 func (ch *userChannel) look() bool {
+	if !ch.counted() {
+		return false
+	}
+	ch.mu.Lock()
+	ch.looking++
+	ch.mu.Unlock()
+	if l := ch.inside(); l != nil && !ch.some() {
+		l.Await(ch.some, true)
+	} else {
+		for _, l := range *ch.lenders.Load() {
+			l.Glance()
+		}
+	}
+	ch.watchAgain()
+	return true
+}
+
+// counted reports whether the set has counted the eventfd, and is to be watched again.
+func (ch *userChannel) counted() bool {
 	if ch.watch.Load() == unwatched {
 		return false
 	}
@@ -128,22 +227,17 @@ func (ch *userChannel) look() bool {
 		}
 	}
 	polls.Unlock()
-	if !ch.watch.CompareAndSwap(counted, unwatched) {
-		return false
-	}
-	ch.mu.Lock()
-	ch.looking++
-	ch.mu.Unlock()
-	for _, l := range *ch.lenders.Load() {
-		l.Glance()
-	}
+	return ch.watch.CompareAndSwap(counted, unwatched)
+}
+
+// watchAgain is rearm, or else has the shards receive.
+func (ch *userChannel) watchAgain() {
 	ch.mu.Lock()
 	ok := ch.rearm()
 	ch.mu.Unlock()
 	if !ok {
 		ch.recall()
 	}
-	return true
 }
 
 // rearm watches the set, if anything is in it. mu is held.
@@ -193,8 +287,7 @@ func (ch *userChannel) next(looked bool) *userCQ {
 		if looked {
 			counts--
 		}
-	} else if flags, _, errno := syscall.RawSyscall(syscall.SYS_FCNTL, uintptr(ch.fd), syscall.F_GETFL,
-		0); errno == 0 && flags&syscall.O_NONBLOCK != 0 {
+	} else if !ch.blocks() {
 		q = ch.last
 	}
 	if q != nil {

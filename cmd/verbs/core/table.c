@@ -12,7 +12,7 @@ static const struct goroce_core table = {
 	F(alloc_pd), F(dealloc_pd),
 	F(reg_mr), F(rereg_mr), F(dereg_mr),
 	F(alloc_mw), F(dealloc_mw), F(bind_mw),
-	F(create_channel), F(destroy_channel), F(channel_next),
+	F(create_channel), F(destroy_channel), F(channel_next), F(channel_look),
 	F(create_cq), F(destroy_cq), F(resize_cq), F(req_notify_cq), F(progress),
 	F(create_qp), F(destroy_qp), F(modify_qp), F(query_qp), F(flush), F(send_room), F(finish),
 	F(post_send), F(post_recv), F(attach_mcast), F(detach_mcast),

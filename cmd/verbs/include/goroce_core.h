@@ -194,6 +194,9 @@ struct goroce_core {
 	/* channel_next takes the event that a count of fd stands for: the cookie of a CQ; ENOENT if there is none. thread is the caller, which
 	 * may have to receive. */
 	int (*channel_next)(goroce_handle channel, int thread, uint64_t *cq);
+	/* channel_look is channel_next before a count is read, for a thread that is about to sleep until there is one. It receives for as long
+	 * as that costs less than a sleep. */
+	int (*channel_look)(goroce_handle channel, int thread, uint64_t *cq);
 
 	int (*create_cq)(struct goroce_cq *cq);
 	/* destroy_cq tells how many events of the CQ channel_next and async_next have returned. */

@@ -64,6 +64,14 @@ EXPORT int ibv_get_cq_event(struct ibv_comp_channel *ch, struct ibv_cq **cq, voi
 		born = shim_generation;
 	}
 	do {
+		unsigned int interrupted = shim_interrupted;
+		e = CORE(channel_look, to_channel(ch)->handle, thread, &cookie);
+		if (e != ENOENT)
+			break;
+		if (shim_interrupted != interrupted) { // as it would have interrupted the read
+			errno = EINTR;
+			return -1;
+		}
 		// A count may be left over from a queue that is gone.
 		uint64_t count;
 		if (read(ch->fd, &count, sizeof count) != sizeof count)

@@ -70,6 +70,9 @@ void shim_devices_unlock(void);
 #define ENTER_NULL(context) do { if (UNLIKELY(shim_foreign(context))) { errno = ENODEV; return NULL; } shim_meet(); } while (0)
 #define ENTER_MINUS(context) do { if (UNLIKELY(shim_foreign(context))) { errno = ENODEV; return -1; } shim_meet(); } while (0)
 
+/* signals.c: how many handlers without SA_RESTART this thread has called */
+extern __thread volatile unsigned int shim_interrupted __attribute__((tls_model("initial-exec")));
+
 /* heir.c: what there is, for the child of a fork, in the order in which it can be made */
 enum shim_kind { SHIM_PD, SHIM_CHANNEL, SHIM_MR, SHIM_MW, SHIM_AH, SHIM_CQ, SHIM_SRQ, SHIM_QP, SHIM_KINDS };
 struct shim_link {

@@ -165,6 +165,8 @@ static struct sigaction handlers[NSIG]; // under shared.lock
 
 EXPORT __thread volatile unsigned int goroce_handled __attribute__((tls_model("initial-exec")));
 
+__thread volatile unsigned int shim_interrupted __attribute__((tls_model("initial-exec")));
+
 // of_instruction reports whether a signal is of what the thread has just done, as a trap is: the kernel ends a process that makes one wait.
 static bool of_instruction(int sig, const siginfo_t *info)
 {
@@ -188,6 +190,8 @@ static void on_signal(int sig, siginfo_t *info, void *context)
 	if (a.sa_flags & SA_RESETHAND)
 		libc_sigaction()(sig, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
 	unlock(&old);
+	if (!(a.sa_flags & SA_RESTART))
+		shim_interrupted++;
 	call(sig, &a, info, context, saved);
 }
 

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/goroce/goroce/internal/core"
+	"golang.org/x/sys/unix"
+)
+
+// lentOnce stands for a shard. While the thread looks, queues get events.
+type lentOnce struct {
+	core.Lender
+	ch    *userChannel
+	comes []*userCQ
+	looks int
+}
+
+func (l *lentOnce) Await(done func() bool, slept bool) {
+	l.looks++
+	for _, q := range l.comes {
+		l.ch.push(q)
+	}
+	l.comes = nil
+}
+
+// A thread in ibv_get_cq_event looks before it sleeps. The event that it takes there is not
+// counted, and others are.
+func TestChannelLooks(t *testing.T) {
+	fd, err := unix.Eventfd(0, unix.EFD_SEMAPHORE|unix.EFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	ch := &userChannel{fd: fd}
+	first, second := &userCQ{}, &userCQ{}
+	l := &lentOnce{ch: ch}
+	expect := func(when string, want *userCQ, looks int, counted bool) {
+		t.Helper()
+		l.looks = 0
+		if q := ch.await(); q != want {
+			t.Fatalf("%s: %p, not %p", when, q, want)
+		}
+		if l.looks != looks {
+			t.Fatalf("%s: %d looks, not %d", when, l.looks, looks)
+		}
+		if ch.Idle() == counted {
+			t.Fatalf("%s: events are counted: %v", when, !counted)
+		}
+	}
+	ch.lenders.Store(new([]lender))
+	expect("nothing is lent", nil, 0, false)
+	ch.lenders.Store(&[]lender{{Lender: l}})
+	expect("nothing comes", nil, 1, false)
+	l.comes = []*userCQ{first}
+	expect("an event comes", first, 1, false)
+	l.comes = []*userCQ{first, second}
+	expect("two come", first, 1, true)
+	expect("one is there", second, 0, false)
+	ch.push(first)
+	expect("one came before", first, 0, false)
+
+	askers.Store(1 << 20)
+	defer askers.Store(0)
+	l.comes = []*userCQ{first}
+	expect("many threads ask", nil, 0, false)
+	askers.Store(1)
+	if err := unix.SetNonblock(fd, true); err != nil {
+		t.Fatal(err)
+	}
+	expect("the program does not block", nil, 0, false)
+	ch.lenders.Store(&[]lender{{Lender: l}, {Lender: l}})
+	if err := unix.SetNonblock(fd, false); err != nil {
+		t.Fatal(err)
+	}
+	expect("two lend", nil, 0, false)
+}
