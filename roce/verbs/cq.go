@@ -172,7 +172,7 @@ func (cq *CQ) poll(wcs []WC, answers func() bool) (int, error) {
 	cq.s.Poll(answers)
 	n := cq.take(wcs)
 	if n == 0 {
-		cq.s.GiveWay()
+		cq.s.GiveWay(1)
 	}
 	return n, nil
 }
@@ -189,7 +189,7 @@ func (cq *CQ) pollAll(others []*shard.Shard, wcs []WC, answers func() bool) (int
 	switch {
 	case n > 0:
 	case polled:
-		cq.s.GiveWay()
+		cq.s.GiveWay(1)
 	case cq.empty.Add(1)%shard.PollYield == 0:
 		cq.s.Gosched()
 	}

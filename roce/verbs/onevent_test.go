@@ -89,7 +89,7 @@ func TestOnEventWakesSleeper(t *testing.T) {
 			connect(t, a, b)
 			for i := range uint64(200) {
 				if i%3 == 0 {
-					core.Open(b.cq).Progress() // as one who polls
+					core.Open(b.cq).Progress(1) // as one who polls
 				}
 				b.recvs(t, i, 1)
 				require.NoError(t, b.cq.RequestNotify(false))

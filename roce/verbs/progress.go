@@ -2,7 +2,8 @@ package verbs
 
 // Progress is for a program that reads the ring itself and has found it empty. It sends messages
 // that are held back for others, and receives packets if it is the program's turn to receive. It
-// does not look at the queue. On a closed queue it does nothing.
+// does not look at the queue. On a closed queue it does nothing. threads is how many threads of the
+// program poll.
 //
 // A program that polls calls it after several empty looks, say 16, and less often, down to every 64
 // looks, while nothing comes. It costs about 0.1 us while the device's goroutine receives, and
@@ -23,25 +24,19 @@ package verbs
 //   - After such a packet, a call that receives only acknowledgements looks on for a request for 50
 //     us. So a program that polls until its message is acknowledged, and then looks at memory for
 //     the answer, finds it there. If no request follows, calls do so less and less often.
-//   - A thread that gets less than a quarter of a CPU because others compete for it is not left to
-//     receive, and does not send what it posts: if it lost the CPU while it held the device's lock,
-//     no peer would be answered for that long.
+//   - If more threads of the program poll than half of the CPUs, a call lets other threads run: a
+//     peer may be on this machine. Otherwise each would keep a CPU for a time slice, milliseconds.
 //   - [CQ.RequestNotify] on a queue with CQOptions.OnEvent says that the program goes to sleep: the
 //     goroutine takes over at once.
-//
-// While the goroutine does not receive, messages of a connected queue pair that are posted within 5
-// us of each other, with others on their way, leave together: with the next Progress, when there
-// are 32 of them or 60 KiB, or after 0.1 ms at the latest. So does the first one after a burst of
-// more than 16. Any other leaves at once.
-func (c *cqCore) Progress() {
+func (c *cqCore) Progress(threads int) {
 	cq := (*CQ)(c)
 	if cq.t == nil || cq.dead.Load() || cq.s.Closed() {
 		return
 	}
-	cq.s.Progress()
+	cq.s.Progress(threads)
 	if others := cq.feeders.Load(); others != nil {
 		for _, s := range *others {
-			s.Progress()
+			s.Progress(threads)
 		}
 	}
 }

@@ -45,7 +45,7 @@ func foreignPair(t *testing.T, cfg Config) (a, b *end, l *countedLink) {
 func (e *end) progressUntil(t *testing.T, so func() bool) {
 	for ctx := testContext(t); !so(); {
 		e.d.s.NeverMissed() // a busy machine lets nobody poll for long
-		core.Open(e.cq).Progress()
+		core.Open(e.cq).Progress(1)
 		require.NoError(t, ctx.Err())
 	}
 }
@@ -58,8 +58,8 @@ func TestProgressReceives(t *testing.T) {
 			b.progressUntil(t, b.d.s.Polled)
 			a.write(t, b)
 			for foreignPoll(core.Open(a.cq).Ring(), make([]foreignWC, 1)) == 0 {
-				core.Open(b.cq).Progress()
-				core.Open(a.cq).Progress()
+				core.Open(b.cq).Progress(1)
+				core.Open(a.cq).Progress(1)
 			}
 		})
 	}
@@ -159,7 +159,7 @@ func TestLooksOnForRequest(t *testing.T) {
 				e.d.s.Missed()
 			}
 			e.d.s.Receiving(func() { l.script = c.script })
-			core.Open(e.cq).Progress()
+			core.Open(e.cq).Progress(1)
 			e.d.s.Receiving(func() { require.True(t, c.left(len(l.script)), "%d are left", len(l.script)) })
 		})
 	}
@@ -172,11 +172,11 @@ func BenchmarkProgress(b *testing.B) {
 			e := newEnd(b, openDevice(b, cfg), 64, QPInitAttr{}).onRing(b, 16, CQOptions{})
 			if cfg.Polling {
 				for !e.d.s.Polled() {
-					core.Open(e.cq).Progress()
+					core.Open(e.cq).Progress(1)
 				}
 			}
 			for b.Loop() {
-				core.Open(e.cq).Progress()
+				core.Open(e.cq).Progress(1)
 				if !cfg.Polling {
 					e.d.s.NeverProven()
 				}

@@ -61,7 +61,7 @@ func (e *end) await(t testing.TB, f *sim.Fabric, n int) []foreignWC {
 		if looks%16 != 0 {
 			continue
 		}
-		core.Open(e.cq).Progress()
+		core.Open(e.cq).Progress(1)
 		if f != nil && !f.Step() {
 			require.Len(t, all, n, "nothing happens any more")
 		}
@@ -144,7 +144,7 @@ func TestRing(t *testing.T) {
 			require.NoError(t, a.cq.Close())
 			require.Nil(t, core.Open(a.cq).Ring())
 			require.Nil(t, a.cq.memory)
-			core.Open(a.cq).Progress()
+			core.Open(a.cq).Progress(1)
 			require.NoError(t, a.cq.Close())
 			require.Error(t, a.cq.Resize(64))
 
@@ -158,7 +158,7 @@ func TestRing(t *testing.T) {
 		})
 	}
 	require.Nil(t, core.Open(new(CQ)).Ring())
-	core.Open(new(CQ)).Progress()
+	core.Open(new(CQ)).Progress(1)
 }
 
 // Bad sizes are refused as ever, and nothing stays mapped or changed.
@@ -261,7 +261,7 @@ func TestRingOfSeveralShards(t *testing.T) {
 		case done%7 == 0:
 			require.NoError(t, cq.Resize(64+done%64))
 		case k == 0 && done%2 == 0:
-			core.Open(cq).Progress()
+			core.Open(cq).Progress(1)
 		case k == 0:
 			require.NoError(t, cq.RequestNotify(false))
 			if foreignPollable(core.Open(cq).Ring()) {

@@ -111,8 +111,8 @@ func goroce_req_notify_cq(handle C.goroce_handle, solicitedOnly C.int) C.int {
 }
 
 //export goroce_progress
-func goroce_progress(handle C.goroce_handle) {
+func goroce_progress(handle C.goroce_handle, threads C.uint) {
 	if q := cqs.get(uint32(handle)); q != nil {
-		core.Open(q).Progress()
+		core.Open(q).Progress(int(threads))
 	}
 }

@@ -204,8 +204,9 @@ struct goroce_core {
 	/* resize_cq must not run beside a look at the ring. */
 	int (*resize_cq)(goroce_handle cq, int *cqe, struct goroce_ring **ring);
 	int (*req_notify_cq)(goroce_handle cq, int solicited_only);
-	/* progress does what a program may expect of a poll that has found nothing: packets are received and sent. */
-	void (*progress)(goroce_handle cq);
+	/* progress does what a program may expect of a poll that has found nothing: packets are received and sent. So many threads of the
+	 * program poll. */
+	void (*progress)(goroce_handle cq, unsigned int threads);
 
 	int (*create_qp)(struct goroce_qp *qp);
 	int (*destroy_qp)(goroce_handle qp, uint32_t *async_events);

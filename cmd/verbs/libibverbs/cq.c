@@ -200,6 +200,31 @@ EXPORT int ibv_destroy_cq(struct ibv_cq *cq)
 #define LOOKS_WHEN_QUIET 128
 #define QUIET_AFTER 8192
 
+// How many threads have looked at an empty queue, and have not ended.
+static unsigned int pollers;
+static pthread_key_t poller;
+static __thread bool polls;
+
+static void ended(void *unused)
+{
+	(void)unused;
+	__atomic_sub_fetch(&pollers, 1, __ATOMIC_RELAXED);
+}
+
+static void make_key(void)
+{
+	pthread_key_create(&poller, ended);
+}
+
+static void note_poller(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	pthread_once(&once, make_key);
+	if (!pthread_setspecific(poller, &polls))
+		__atomic_add_fetch(&pollers, 1, __ATOMIC_RELAXED);
+	polls = true;
+}
+
 bool shim_cq_over(const struct shim_cq *q)
 {
 	const struct goroce_ring *r = q->ring;
@@ -215,7 +240,9 @@ int shim_cq_idle(struct shim_cq *q, bool over)
 	if (looks % LOOKS_PER_CALL || (looks > QUIET_AFTER && looks % LOOKS_WHEN_QUIET))
 		return 0;
 	shim_meet();
-	CORE_DO(progress, q->handle);
+	if (UNLIKELY(!polls))
+		note_poller();
+	CORE_DO(progress, q->handle, __atomic_load_n(&pollers, __ATOMIC_RELAXED));
 	return 0;
 }
 

@@ -21,14 +21,14 @@ func (s *Shard) ServeForeign() {
 	}
 }
 
-// Progress is Poll for such a program, when it has found nothing.
-func (s *Shard) Progress() {
+// Progress is Poll for such a program, when it has found nothing. So many of its threads poll.
+func (s *Shard) Progress(threads int) {
 	k, now := &s.keeper, s.link.Now()
 	s.poller.polls(s.machine, now)
 	if s.Polled() {
 		s.Poll(Always)
-		if s.machine.CPUs() == 1 {
-			s.GiveWay()
+		if s.machine.CPUs() < 2*threads {
+			s.GiveWay(threads)
 		}
 		return
 	}
@@ -39,6 +39,9 @@ func (s *Shard) Progress() {
 	if (k.attention.called(now) || s.mode == Polling && k.attention.proof.Load() == 0) &&
 		k.wanted.CompareAndSwap(false, true) {
 		s.link.Wake()
+	}
+	if s.machine.CPUs() < 2*threads {
+		_, _ = s.yieldCPU() // to the goroutine, too
 	}
 }
 

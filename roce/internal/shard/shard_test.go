@@ -178,7 +178,7 @@ func TestProgressSends(t *testing.T) {
 	_, s := newStill(t)
 	s.keeper.background.Store(true)
 	require.True(t, s.posts.add(0, 10))
-	s.Progress()
+	s.Progress(1)
 	require.False(t, s.posts.waiting())
 }
 

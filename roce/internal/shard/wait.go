@@ -95,7 +95,7 @@ func (s *Shard) waitPolling(ctx context.Context, notify <-chan struct{}, tries i
 	default:
 		s.Poll(Never)
 		if tries > 0 {
-			s.GiveWay()
+			s.GiveWay(1)
 		}
 	}
 	return nil

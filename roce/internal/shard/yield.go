@@ -1,6 +1,10 @@
 package shard
 
-import "sync/atomic"
+import (
+	"os"
+	"strconv"
+	"sync/atomic"
+)
 
 // yielder lets others run while a goroutine looks for packets again and again: goroutines of this
 // process, which the packets may be for, and threads of other processes, which may send them. Where
@@ -78,13 +82,14 @@ func (s *Shard) letRun(now int64) int64 {
 
 func (s *Shard) forThreads() bool { return s.threads.Load() || s.foreign.Load() }
 
-// GiveWay lets others run after a look that found nothing: goroutines every PollYield looks, and
-// with one CPU other threads after each.
-func (s *Shard) GiveWay() {
+// GiveWay lets others run after a look that found nothing, in a program of which so many threads
+// look: goroutines every PollYield looks, and other threads after each if there are fewer than two
+// CPUs for each that looks, since their peers may be on this machine.
+func (s *Shard) GiveWay(threads int) {
 	if s.yield.looks.Add(1)%PollYield == 0 {
 		s.Gosched()
 	}
-	if s.machine.CPUs() == 1 {
+	if s.machine.CPUs() < 2*threads {
 		_, _ = s.yieldCPU()
 	}
 }
@@ -106,6 +111,10 @@ func (s *Shard) shareCPU() bool {
 // demand. rxMu is held.
 func (s *Shard) lookAgain(now int64, busy bool) bool {
 	look := !s.pace.turn(now, busy, s.received, s.spin)
+	if yv > 0 && look && s.machine.CPUs() > 1 && now-s.yielded > yv {
+		s.yielded = now
+		s.yieldCPU()
+	}
 	switch {
 	case busy:
 		return look
@@ -146,3 +155,5 @@ func (y *yielder) gaveWay(start, end int64) {
 	y.backoff.Store(rest)
 	y.backoffUntil.Store(end + rest)
 }
+
+var yv = func() int64 { n, _ := strconv.ParseInt(os.Getenv("YV"), 10, 64); return n }()

@@ -119,6 +119,21 @@ func TestOneCPU(t *testing.T) {
 	require.True(t, s.shareCPU())
 }
 
+// Where more threads of a program poll than half of the CPUs, each lets others run.
+func TestPollersGiveWay(t *testing.T) {
+	for _, polled := range []bool{false, true} {
+		_, s := newStill(t)
+		m := &twoCPUs{oneCPU{ran: func() {}}}
+		s.machine = m
+		s.foreign.Store(true)
+		s.keeper.background.Store(!polled)
+		s.Progress(1)
+		require.Zero(t, m.yields, "the peer has the other CPU")
+		s.Progress(2)
+		require.Equal(t, 1, m.yields)
+	}
+}
+
 // clockLink is a link of which only the clock is used.
 type clockLink struct {
 	link.Link

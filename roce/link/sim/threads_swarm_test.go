@@ -602,7 +602,7 @@ func (e *pollEnd) look(ctx context.Context) error {
 		}
 	} else if n = access.Waiting(e.cq).Take(wcs[:]); n == 0 {
 		if e.empty++; e.empty%4 == 0 {
-			core.Open(e.cq).Progress()
+			core.Open(e.cq).Progress(1)
 		}
 	}
 	if n == 0 {
