@@ -77,8 +77,8 @@ func goroce_destroy_channel(handle C.goroce_handle) C.int {
 	}
 	ch.mu.Lock()
 	ch.dead = true
+	askers.moved(ch.thread.Load(), 0)
 	ch.mu.Unlock()
-	countAskers()
 	ch.recall()
 	if ch.set != 0 {
 		// What can be read ends the watch, which has a reference to the set.
@@ -127,23 +127,39 @@ func cookieOf(q *userCQ, cookie *C.uint64_t) C.int {
 
 // asks notes which thread asks.
 func (ch *userChannel) asks(thread int32) {
-	if ch.thread.Load() != thread {
-		ch.thread.Store(thread)
-		countAskers()
+	if ch.thread.Load() == thread {
+		return
+	}
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if !ch.dead {
+		askers.moved(ch.thread.Swap(thread), thread)
 	}
 }
 
-// askers is how many threads ask channels for events.
-var askers atomic.Int32
+// askers are the threads that ask channels for events.
+var askers threadCount
 
-func countAskers() {
-	threads := make(map[int32]bool)
-	channels.each(func(ch *userChannel) {
-		if t := ch.thread.Load(); t != 0 {
-			threads[t] = true
-		}
-	})
-	askers.Store(int32(len(threads)))
+type threadCount struct {
+	n        atomic.Int32
+	mu       sync.Mutex // comes after all others
+	channels map[int32]int
+}
+
+// moved notes that a channel which one thread asked is asked by another; 0 is none.
+func (c *threadCount) moved(from, to int32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.channels == nil {
+		c.channels = make(map[int32]int)
+	}
+	if c.channels[from]--; c.channels[from] <= 0 {
+		delete(c.channels, from)
+	}
+	if to != 0 {
+		c.channels[to]++
+	}
+	c.n.Store(int32(len(c.channels)))
 }
 
 // await receives before the thread sleeps, for as long as that costs less than a sleep, and returns
@@ -186,7 +202,7 @@ func (ch *userChannel) blocks() bool {
 // and need the other half.
 func (ch *userChannel) inside() core.Lender {
 	all := *ch.lenders.Load()
-	if len(all) == 1 && int(askers.Load()) <= max(runtime.NumCPU()/2, 1) && ch.blocks() {
+	if len(all) == 1 && int(askers.n.Load()) <= max(runtime.NumCPU()/2, 1) && ch.blocks() {
 		return all[0].Lender
 	}
 	return nil

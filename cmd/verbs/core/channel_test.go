@@ -59,11 +59,11 @@ func TestChannelLooks(t *testing.T) {
 	ch.push(first)
 	expect("one came before", first, 0, false)
 
-	askers.Store(1 << 20)
-	defer askers.Store(0)
+	askers.n.Store(1 << 20)
+	defer askers.n.Store(0)
 	l.comes = []*userCQ{first}
 	expect("many threads ask", nil, 0, false)
-	askers.Store(1)
+	askers.n.Store(1)
 	if err := unix.SetNonblock(fd, true); err != nil {
 		t.Fatal(err)
 	}
@@ -73,4 +73,16 @@ func TestChannelLooks(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("two lend", nil, 0, false)
+}
+
+// Threads are counted once each, however many channels they ask, until these are gone.
+func TestAskers(t *testing.T) {
+	var c threadCount
+	for _, step := range []struct{ from, to, want int32 }{
+		{0, 7, 1}, {0, 7, 1}, {0, 8, 2}, {7, 8, 2}, {7, 9, 2}, {8, 0, 2}, {8, 0, 1}, {9, 0, 0}, {0, 0, 0},
+	} {
+		if c.moved(step.from, step.to); c.n.Load() != step.want {
+			t.Fatalf("%+v: %d", step, c.n.Load())
+		}
+	}
 }
