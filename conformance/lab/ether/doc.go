@@ -1,4 +1,4 @@
-// Package wire is the cable between the peers under test: a small learning Ethernet
+// Package ether is the cable between the peers under test: a small learning Ethernet
 // switch in user space that sees every frame, so that one chosen packet can be
 // dropped, doubled, held back, damaged or rewritten, and everything can be captured.
 //
@@ -6,9 +6,9 @@
 //
 // A Switch has Ports; a port is anything that reads and writes one frame at a time: a tap device,
 // one end of a datagram socket pair whose other end is QEMU's, or a pair of functions (AttachFunc),
-// by which package wirelink puts a switch before a device. A frame that enters is learned, decoded
-// if it is RoCE v2 (UDP to port 4791), offered to the rules in the order in which they were added
-// (the first that acts decides), traced, and queued to its way out.
+// by which package switchlink puts a switch before a device. A frame that enters is learned,
+// decoded if it is RoCE v2 (UDP to port 4791), offered to the rules in the order in which they were
+// added (the first that acts decides), traced, and queued to its way out.
 //
 // A Rule matches packets by where they entered, addresses, destination QP, opcode and PSN, and acts
 // on the Nth match and Times-1 more. "The second time that PSN p of QP q goes by" is {QPN: q, PSN:
@@ -32,4 +32,4 @@
 //
 // A port's queue holds queueFrames frames, then drops (counted, and none are dropped in
 // the conformance runs). Frames hold at most MaxFrame bytes.
-package wire
+package ether
