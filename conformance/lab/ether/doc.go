@@ -1,6 +1,6 @@
-// Package ether is the cable between the peers under test: a small learning Ethernet
-// switch in user space that sees every frame, so that one chosen packet can be
-// dropped, doubled, held back, damaged or rewritten, and everything can be captured.
+// Package ether is the Ethernet between the peers under test: a small learning switch in user
+// space. It sees every frame, so it can drop, double, hold back, damage or rewrite one chosen
+// packet, and capture everything.
 //
 // # Model
 //
@@ -18,9 +18,8 @@
 //
 // # Offloads
 //
-// Neither kind of port offers checksum or segmentation offload, so that what enters
-// are frames as they would go over a cable: the kernel segments UDP_SEGMENT sends
-// and fills checksums before the tap sees them.
+// Neither kind of port offers checksum or segmentation offload, so that what enters are frames as
+// on a cable: the kernel segments UDP_SEGMENT sends and fills checksums before the tap sees them.
 //
 // # Concurrency
 //
