@@ -358,7 +358,7 @@ var floors = map[string][]string{
 		"internal/transmit", "internal/endpoint", "udp", "packet", "xdp", "sim", "linktest",
 	},
 	"conformance": {
-		"", "lab/guestproto", "lab/wire", "lab/labd", "lab", "wirelink", "soak", "peer", "agent", "programs",
+		"", "lab/guestproto", "lab/ether", "lab/labd", "lab", "switchlink", "soak", "peer", "agent", "programs",
 		"suites", "matrix", "drill", "grammar", "hosts", "conform", "captures", "cmd",
 	},
 	"bench": {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/conformance/peer"
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/analyse"
@@ -22,14 +22,14 @@ func spare(p *params)   { p.timeout, p.retry = calmTimeout, shortRetry+3 }
 func patient(p *params) { p.timeout = patientTimeout }
 
 // rnrNAKs counts the RNR NAKs that came back.
-func (x *trial) rnrNAKs() *wire.Rule {
-	m := wire.Match{From: x.rsp.p.PortName(), Dst: x.req.p.Addr(x.family), QPN: x.rq.QPN(), AnyPSN: true,
-		Opcodes: []uint8{wire.OpAcknowledge},
-		Func: func(p *wire.Packet) bool {
+func (x *trial) rnrNAKs() *ether.Rule {
+	m := ether.Match{From: x.rsp.p.PortName(), Dst: x.req.p.Addr(x.family), QPN: x.rq.QPN(), AnyPSN: true,
+		Opcodes: []uint8{ether.OpAcknowledge},
+		Func: func(p *ether.Packet) bool {
 			s, ok := p.Syndrome()
 			return ok && ib.Syndrome(s).Kind() == ib.SyndromeRNR
 		}}
-	return x.rule(&wire.Rule{Match: m, Kind: wire.Observe, Times: -1})
+	return x.rule(&ether.Rule{Match: m, Kind: ether.Observe, Times: -1})
 }
 
 func rnrExceeded(x *trial) string {
@@ -83,7 +83,7 @@ func exceeded(op peer.Opcode, at position) func(x *trial) string {
 		target := x.loss(counted, faultSize)
 		m := x.target(at, faultSize)
 		m.AnyPSN = at == ack // whatever a duplicate is answered with
-		lost := x.rule(&wire.Rule{Match: m, Kind: wire.Drop, Times: -1})
+		lost := x.rule(&ether.Rule{Match: m, Kind: ether.Drop, Times: -1})
 		x.recv(2, faultSize)
 		start := time.Now()
 		x.post(op, 1, faultSize)
@@ -144,7 +144,7 @@ func tooSoon(took time.Duration, byTimer bool) error {
 // notExceeded loses it as often as there are retries.
 func notExceeded(op peer.Opcode, at position, times int) func(x *trial) string {
 	return func(x *trial) string {
-		lost := x.rule(&wire.Rule{Match: x.target(at, faultSize), Kind: wire.Drop, Times: times})
+		lost := x.rule(&ether.Rule{Match: x.target(at, faultSize), Kind: ether.Drop, Times: times})
 		x.transfer(op, faultSize)
 		x.acted(lost, times, "the packet was lost")
 		x.transfer(op, faultSize)
@@ -154,7 +154,7 @@ func notExceeded(op peer.Opcode, at position, times int) func(x *trial) string {
 
 // loseOne transfers a message of which one packet is lost, and tells how that was mended.
 func (x *trial) loseOne(op peer.Opcode, at position) *analyse.Repair {
-	lost, loss := x.rule(&wire.Rule{Match: x.target(at, faultSize), Kind: wire.Drop}), x.loss(at, faultSize)
+	lost, loss := x.rule(&ether.Rule{Match: x.target(at, faultSize), Kind: ether.Drop}), x.loss(at, faultSize)
 	x.transfer(op, faultSize)
 	if lost.Hits() != 1 {
 		peer.Must(errNothingLost)
