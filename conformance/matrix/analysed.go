@@ -61,7 +61,7 @@ func (c *conn) loss(at position, size int) analyse.Loss {
 	ends := c.ends()
 	l := analyse.Loss{Requester: ends[0], Responder: ends[1], PSN: ib.PSN(c.target(at, size).PSN)}
 	if at == rspFirst || at == rspMiddle || at == rspLast {
-		l.Response, l.Request = true, ib.PSN(c.psn)
+		l.Response, l.Request, l.MTU = true, ib.PSN(c.psn), c.mtu
 	}
 	return l
 }
