@@ -41,7 +41,7 @@ func sources(t *testing.T, tests bool) (all []source) {
 		if err != nil {
 			return err
 		}
-		parsed, err := parser.ParseFile(token.NewFileSet(), file, b, parser.SkipObjectResolution)
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, b, parser.ParseComments|parser.SkipObjectResolution)
 		all = append(all,
 			source{strings.TrimPrefix(filepath.ToSlash(file), "../"), strings.Count(string(b), "\n"), parsed})
 		return err

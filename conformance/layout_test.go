@@ -28,7 +28,7 @@ var layers = map[string]int{"ib": 0, "mem": 1, "transport": 2, "internal": 2, "r
 // rooms is the order inside roce: a package may import those before it, and what is below
 // its own folder. The packages of roce/link are of one rank; tests may import all.
 var rooms = []string{
-	"roce/pcap", "roce/layers", "roce/analyse", "roce/internal/peer", "roce/internal/rtnl",
+	"roce/pcap", "roce/layers", "roce/analyse", "roce/internal/processes", "roce/internal/rtnl",
 	"roce/internal/slots", "roce/link", "roce/internal/shard", "roce/internal/access",
 	"roce/verbs", "roce/internal/everyaddr", "roce/rdmacm", "roce/stat", "roce", "roce/rsocket", "roce/auth",
 	"roce/metrics", "roce/prometheus", "roce/analyse/stage",
@@ -336,6 +336,36 @@ func TestLayoutBreaches(t *testing.T) {
 		}
 		if found := checkFile(fset, c.name, file); len(found) != c.breaches {
 			t.Errorf("%s with %s: %v, want %d breaches", c.name, c.source, found, c.breaches)
+		}
+	}
+}
+
+// twoOfAName are the packages that share a name with another one, and what it stands for in both.
+// A command may be called as the library that it puts on the command line.
+var twoOfAName = map[string]string{
+	"conform": "the checks of a peer, and the command that runs them",
+	"rdmacm":  "connections of librdmacm, and the tools of others on them",
+	"report":  "tables and charts, and the report of the bench that is made of them",
+}
+
+// A name of a package means one thing.
+func TestOneNameOnePackage(t *testing.T) {
+	folders := map[string][]string{}
+	for pkg := range packages(sources(t, false)) {
+		name := path.Base(pkg)
+		if path.Base(path.Dir(pkg)) == "cmd" {
+			continue // a program, called main
+		}
+		folders[name] = append(folders[name], pkg)
+	}
+	for name, of := range folders {
+		if len(of) > 1 && twoOfAName[name] == "" {
+			t.Errorf("package %s is in %q: let each name say what it is", name, of)
+		}
+	}
+	for name := range twoOfAName {
+		if len(folders[name]) < 2 {
+			t.Errorf("package %s is excused, but no longer twice there", name)
 		}
 	}
 }
