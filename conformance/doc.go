@@ -3,7 +3,7 @@
 //
 //   - lab boots QEMU guests with a distribution's kernel and tools, and runs
 //     commands in them;
-//   - lab/wire is the Ethernet switch that joins the guests and this machine: it
+//   - lab/ether is the Ethernet switch that joins the guests and this machine: it
 //     applies faults to chosen packets, keeps a trace and writes captures;
 //   - verbs speaks to the agent that calls libibverbs inside a guest;
 //   - peer is what the matrix needs of an implementation, with one adapter for

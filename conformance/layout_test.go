@@ -127,7 +127,7 @@ func checkFile(fset *token.FileSet, name string, file *ast.File) (found []breach
 			}
 			from := path.Dir(name)
 			if !isTest && own == "transport" && (within(from, "roce/link") || within(from, "roce/internal/slots")) {
-				report(spec, "%s must not import the engine: transport/wire is what a link needs", from)
+				report(spec, "%s must not import the engine: transport/edge is what a link needs", from)
 			}
 			if folder == "roce" && other == "roce" && !isTest && room(own) > room(from) &&
 				!strings.HasPrefix(own, from+"/cm") {

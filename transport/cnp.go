@@ -3,7 +3,7 @@ package transport
 import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/transport/cc"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // cnpTrafficClass is the traffic class of CNPs, as seen from ConnectX-4: DSCP 48 and ECT(0).
@@ -77,6 +77,6 @@ func (r *responder) buildCNP(tx *TxPacket) {
 // samePath compares two paths, ignoring the link's state.
 func samePath(a, b *Path) bool {
 	x, y := *a, *b
-	x.LinkState, y.LinkState = wire.LinkState{}, wire.LinkState{}
+	x.LinkState, y.LinkState = edge.LinkState{}, edge.LinkState{}
 	return x == y
 }

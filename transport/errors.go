@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/goroce/goroce/mem"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // The kinds of failure of the API. An error about an attribute is an [ArgError]. Any other is an
@@ -47,8 +47,8 @@ func opErr(op string, kind error, detail string, args ...any) error {
 	return &EngineError{Op: op, Detail: fmt.Sprintf(detail, args...), Err: kind}
 }
 
-// ArgError reports which argument of a call is wrong; see [wire.ArgError].
-type ArgError = wire.ArgError
+// ArgError reports which argument of a call is wrong; see [edge.ArgError].
+type ArgError = edge.ArgError
 
 func argError(op, arg, why string) error { return &ArgError{Op: op, Arg: arg, Why: why} }
 

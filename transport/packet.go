@@ -1,26 +1,26 @@
 package transport
 
-import "github.com/goroce/goroce/transport/wire"
+import "github.com/goroce/goroce/transport/edge"
 
-// Types that the engine exchanges with a link, defined in package wire.
+// Types that the engine exchanges with a link, defined in package edge.
 type (
-	Path      = wire.Path
-	TxPacket  = wire.TxPacket
-	RxPacket  = wire.RxPacket
-	ICRCState = wire.ICRCState
-	Checker   = wire.Checker
-	Room      = wire.Room
+	Path      = edge.Path
+	TxPacket  = edge.TxPacket
+	RxPacket  = edge.RxPacket
+	ICRCState = edge.ICRCState
+	Checker   = edge.Checker
+	Room      = edge.Room
 )
 
 // Constants of these types.
 const (
-	MaxTxFrags = wire.MaxTxFrags
+	MaxTxFrags = edge.MaxTxFrags
 
-	ICRCRight   = wire.ICRCRight
-	ICRCUnknown = wire.ICRCUnknown
-	ICRCWrong   = wire.ICRCWrong
+	ICRCRight   = edge.ICRCRight
+	ICRCUnknown = edge.ICRCUnknown
+	ICRCWrong   = edge.ICRCWrong
 
-	ECNMask = wire.ECNMask
-	ECT0    = wire.ECT0
-	ECNCE   = wire.ECNCE
+	ECNMask = edge.ECNMask
+	ECT0    = edge.ECT0
+	ECNCE   = edge.ECNCE
 )

@@ -8,7 +8,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/transport"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // Drills for the project's implementation rules (wire notes, part 13) that are the engine's. Rules
@@ -74,7 +74,7 @@ func TestPath(t *testing.T) {
 	}
 	require.Equal(t, transport.Path{
 		Src: a.addr, Dst: a.peer().addr, SrcPort: 50885, FlowLabel: 0x286CF, Light: true,
-		TrafficClass: 0x68 | transport.ECT0, HopLimit: 7, LinkState: wire.LinkState{Link: "prepared by the link"},
+		TrafficClass: 0x68 | transport.ECT0, HopLimit: 7, LinkState: edge.LinkState{Link: "prepared by the link"},
 	}, *first)
 }
 

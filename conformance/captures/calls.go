@@ -5,16 +5,16 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/conformance/matrix"
 	"github.com/goroce/goroce/conformance/peer"
 )
 
 // call is what happens to a connection that rping makes through RDMA-CM.
 type call struct {
-	attr uint16    // of the message that is hit
-	kind wire.Kind // what happens to it
-	edit func(*wire.Packet)
+	attr uint16     // of the message that is hit
+	kind ether.Kind // what happens to it
+	edit func(*ether.Packet)
 	port string // that the client calls; the server is at listenPort
 	ends uint16 // the message that ends the exchange; 0: the client's end does
 }
@@ -33,28 +33,28 @@ func callScenes() []Scene {
 	const staleConnection = 10
 	lost := func(name string, attr uint16, ends uint16, want [2][]string) Scene {
 		return Scene{Name: "lost " + name, Fault: "the " + name + " of RDMA-CM is dropped", Want: want,
-			call: &call{attr: attr, kind: wire.Drop, port: listenPort, ends: ends}}
+			call: &call{attr: attr, kind: ether.Drop, port: listenPort, ends: ends}}
 	}
 	return []Scene{
 		{Name: "clean call", Fault: "none: RDMA-CM connects, two pings, and it hangs up", Want: ends("", ""),
-			call: &call{port: listenPort, ends: wire.CMDREP}},
-		lost("REQ", wire.CMREQ, wire.CMDREP, ends("cm-lost", "")),
-		lost("REP", wire.CMREP, wire.CMDREP, both("cm-lost")),
-		lost("RTU", wire.CMRTU, wire.CMDREP, both("cm-lost")),
-		lost("DREQ", wire.CMDREQ, wire.CMDREP, ends("cm-lost", "")),
-		lost("DREP", wire.CMDREP, wire.CMDREP, both("cm-lost")),
+			call: &call{port: listenPort, ends: ether.CMDREP}},
+		lost("REQ", ether.CMREQ, ether.CMDREP, ends("cm-lost", "")),
+		lost("REP", ether.CMREP, ether.CMDREP, both("cm-lost")),
+		lost("RTU", ether.CMRTU, ether.CMDREP, both("cm-lost")),
+		lost("DREQ", ether.CMDREQ, ether.CMDREP, ends("cm-lost", "")),
+		lost("DREP", ether.CMDREP, ether.CMDREP, both("cm-lost")),
 		{Name: "nobody listens", Fault: "RDMA-CM calls a port where nobody listens",
-			Want: both("cm-rejected"), call: &call{attr: wire.CMREJ, kind: wire.Observe, port: nobodysPort}},
+			Want: both("cm-rejected"), call: &call{attr: ether.CMREJ, kind: ether.Observe, port: nobodysPort}},
 		{Name: "stale connection", Fault: "the reason of a REJ is changed to \"stale connection\" on the way",
-			Want: ends("stale-connection", "cm-rejected"), call: &call{attr: wire.CMREJ, kind: wire.Rewrite,
-				port: nobodysPort, edit: func(p *wire.Packet) { p.SetRejectReason(staleConnection) }}},
+			Want: ends("stale-connection", "cm-rejected"), call: &call{attr: ether.CMREJ, kind: ether.Rewrite,
+				port: nobodysPort, edit: func(p *ether.Packet) { p.SetRejectReason(staleConnection) }}},
 	}
 }
 
 // cm matches a message of RDMA-CM between the two ends.
-func (t *take) cm(attr uint16) wire.Match {
+func (t *take) cm(attr uint16) ether.Match {
 	a, b := t.addrs[0], t.addrs[1]
-	return wire.Match{AnyPSN: true, Func: func(p *wire.Packet) bool {
+	return ether.Match{AnyPSN: true, Func: func(p *ether.Packet) bool {
 		got, _, ok := p.CM()
 		return ok && got == attr && (p.Src == a && p.Dst == b || p.Src == b && p.Dst == a)
 	}}
@@ -64,11 +64,11 @@ func (t *take) cm(attr uint16) wire.Match {
 func (t *take) dial(ctx context.Context, c *call, hosts [2]matrix.Host) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	var fault *wire.Rule
+	var fault *ether.Rule
 	if c.kind != 0 {
-		fault = t.markAll(&wire.Rule{Match: t.cm(c.attr), Kind: c.kind, Edit: c.edit})
+		fault = t.markAll(&ether.Rule{Match: t.cm(c.attr), Kind: c.kind, Edit: c.edit})
 	}
-	last := t.rule(&wire.Rule{Match: t.cm(c.ends), Kind: wire.Observe, Times: -1})
+	last := t.rule(&ether.Rule{Match: t.cm(c.ends), Kind: ether.Observe, Times: -1})
 	at := hosts[1].Addr(peer.V4)
 	server, err := matrix.Start(ctx, hosts[1], "rping", "-s", "-P", "-v", "-a", at, "-p", listenPort, "-S",
 		"64", "-C", "2")

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/roce/analyse"
 )
 
@@ -67,7 +67,7 @@ func TestTable(t *testing.T) {
 func TestJudge(t *testing.T) {
 	r := &Record{
 		Want: [2][]string{{"lost-request"}, {"lost-request"}},
-		Injected: []Injected{{What: "drop", Opcode: wire.OpWriteMiddle, PSN: 7,
+		Injected: []Injected{{What: "drop", Opcode: ether.OpWriteMiddle, PSN: 7,
 			At: [2]Place{{Frames: []int{4}}, {Next: 5}}}},
 	}
 	f := func(k analyse.Kind, psn int, frame int, or ...analyse.Kind) *analyse.Finding {
@@ -102,13 +102,13 @@ func TestSees(t *testing.T) {
 		return &Injected{What: "drop", Opcode: op, PSN: psn, Sender: AtRequester,
 			At: [2]Place{{Frames: []int{1}}, next}}
 	}
-	require.True(t, drop(wire.OpWriteMiddle, 7, Place{}).sees(AtRequester, 0))
-	require.True(t, drop(wire.OpWriteMiddle, 7, Place{Next: 2, NextPSN: 8}).sees(AtResponder, 0))
-	require.False(t, drop(wire.OpWriteOnly, 7, Place{Next: 2, NextPSN: 7}).sees(AtResponder, 0),
+	require.True(t, drop(ether.OpWriteMiddle, 7, Place{}).sees(AtRequester, 0))
+	require.True(t, drop(ether.OpWriteMiddle, 7, Place{Next: 2, NextPSN: 8}).sees(AtResponder, 0))
+	require.False(t, drop(ether.OpWriteOnly, 7, Place{Next: 2, NextPSN: 7}).sees(AtResponder, 0),
 		"it comes, and that is all")
-	require.False(t, drop(wire.OpWriteOnly, 7, Place{}).sees(AtResponder, 0))
-	require.False(t, drop(wire.OpUDSendOnly, 0, Place{Next: 2}).sees(AtResponder, wire.CMREQ))
-	require.True(t, drop(wire.OpUDSendOnly, 0, Place{Next: 2}).sees(AtResponder, wire.CMRTU))
-	require.False(t, drop(wire.OpUDSendOnly, 0, Place{Next: 2}).sees(AtResponder, wire.CMREP))
-	require.True(t, drop(wire.OpUDSendOnly, 0, Place{Again: 2}).sees(AtResponder, wire.CMREP))
+	require.False(t, drop(ether.OpWriteOnly, 7, Place{}).sees(AtResponder, 0))
+	require.False(t, drop(ether.OpUDSendOnly, 0, Place{Next: 2}).sees(AtResponder, ether.CMREQ))
+	require.True(t, drop(ether.OpUDSendOnly, 0, Place{Next: 2}).sees(AtResponder, ether.CMRTU))
+	require.False(t, drop(ether.OpUDSendOnly, 0, Place{Next: 2}).sees(AtResponder, ether.CMREP))
+	require.True(t, drop(ether.OpUDSendOnly, 0, Place{Again: 2}).sees(AtResponder, ether.CMREP))
 }

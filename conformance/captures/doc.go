@@ -3,7 +3,7 @@
 // # Scenes
 //
 // A Scene is a few operations between two peers, of which each may be rdma_rxe or goroce, with one
-// fault that the lab's wire injects (conformance/lab/wire), or one mistake of the application. It
+// fault that the lab's wire injects (conformance/lab/ether), or one mistake of the application. It
 // is recorded at both ends at once. What is written down with it, a Record, comes from the
 // injector: which packet was hit, what happened to it, in which frames of either capture it is, and
 // which kind of finding each end must give. The analyser has no part in that.

@@ -1,7 +1,7 @@
 package captures
 
 import (
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/conformance/peer"
 	"github.com/goroce/goroce/transport"
 )
@@ -32,10 +32,11 @@ func mistakeScenes() []Scene {
 		{Name: "receive key wrong", Fault: "the receive that a SEND meets has a wrong key",
 			Want: both("remote-operational"), play: warm(playRemoteOp)},
 		{Name: "nothing arrives", Fault: "a WRITE ONLY is dropped for ever", Want: ends("retry-exceeded", ""),
-			link: soon, play: dropped(func(t *take) (wire.Match, peer.SendWR) { return t.request(0), t.write(short) })},
+			link: soon,
+			play: dropped(func(t *take) (ether.Match, peer.SendWR) { return t.request(0), t.write(short) })},
 		{Name: "no ACK arrives", Fault: "the ACK of a WRITE ONLY is dropped for ever",
 			Want: [2][]string{{"retry-exceeded"}, {"lost-ack", "retry-exceeded"}}, link: soon,
-			play: dropped(func(t *take) (wire.Match, peer.SendWR) { return t.answer(0), t.write(short) })},
+			play: dropped(func(t *take) (ether.Match, peer.SendWR) { return t.answer(0), t.write(short) })},
 		{Name: "peer gone", Fault: "from some time on nothing of the responder comes through; two queue pairs ask",
 			Want: [2][]string{{"retry-exceeded", "retry-exceeded", "peer-gone"}, {"lost-ack", "lost-ack",
 				"retry-exceeded", "retry-exceeded"}}, link: soon, play: playPeerGone},
@@ -45,9 +46,9 @@ func mistakeScenes() []Scene {
 		{Name: "path MTU blackhole", Fault: "packets of more than 600 bytes are dropped for ever", Want: [2][]string{
 			{"pmtu-blackhole", "retry-exceeded"}, nil,
 		}, link: func(l *link) { soon(l); l.mtu = [2]int{1024, 1024} }, tune: split,
-			play: dropped(func(t *take) (wire.Match, peer.SendWR) {
+			play: dropped(func(t *take) (ether.Match, peer.SendWR) {
 				m := t.request(0)
-				m.AnyPSN, m.Func = true, func(p *wire.Packet) bool { return len(p.Frame) > 600 }
+				m.AnyPSN, m.Func = true, func(p *ether.Packet) bool { return len(p.Frame) > 600 }
 				return m, t.write(long)
 			})},
 		{Name: "no credits", Fault: "SENDs, of which but the first has a receive, with end-to-end credits",
@@ -75,10 +76,10 @@ func mistake(want peer.Status, w func(*take) peer.SendWR) func(*take) {
 }
 
 // dropped carries out a work request of which certain packets are dropped for ever.
-func dropped(of func(*take) (wire.Match, peer.SendWR)) func(*take) {
+func dropped(of func(*take) (ether.Match, peer.SendWR)) func(*take) {
 	return warm(func(t *take) {
 		m, w := of(t)
-		r := t.rule(&wire.Rule{Match: m, Kind: wire.Drop, Times: -1})
+		r := t.rule(&ether.Rule{Match: m, Kind: ether.Drop, Times: -1})
 		t.fails(peer.RetryExcErr, w)
 		t.hit(r, shortRun+1)
 		t.talkOn()
@@ -86,11 +87,11 @@ func dropped(of func(*take) (wire.Match, peer.SendWR)) func(*take) {
 }
 
 // naks observes the negative acknowledgements of the responder.
-func (t *take) naks(kind uint8) *wire.Rule {
+func (t *take) naks(kind uint8) *ether.Rule {
 	m := t.packet(1, 0)
-	m.AnyPSN, m.Opcodes = true, []uint8{wire.OpAcknowledge}
-	m.Func = func(p *wire.Packet) bool { s, ok := p.Syndrome(); return ok && s&0xe0 == kind }
-	return &wire.Rule{Match: m, Kind: wire.Observe, Times: -1}
+	m.AnyPSN, m.Opcodes = true, []uint8{ether.OpAcknowledge}
+	m.Func = func(p *ether.Packet) bool { s, ok := p.Syndrome(); return ok && s&0xe0 == kind }
+	return &ether.Rule{Match: m, Kind: ether.Observe, Times: -1}
 }
 
 const rnrKind = 0x20
@@ -115,8 +116,8 @@ func playRNRExceeded(t *take) {
 
 func playMisaligned(t *take) {
 	const vaLow = 7 // the last byte of the address
-	r := t.rule(&wire.Rule{
-		Match: t.request(0), Kind: wire.Rewrite, Edit: func(p *wire.Packet) { p.Body()[vaLow] |= 4 },
+	r := t.rule(&ether.Rule{
+		Match: t.request(0), Kind: ether.Rewrite, Edit: func(p *ether.Packet) { p.Body()[vaLow] |= 4 },
 	})
 	t.fails(peer.RemInvReqErr, t.atomic())
 	t.hit(r, 1)
@@ -139,8 +140,8 @@ func playPeerGone(t *take) {
 	t.psn-- // that of the other pair counts by itself
 	peer.Must(other[0].PostSend(w))
 	t.await(other[0], 1, peer.Success)
-	all := wire.Match{From: t.ports[1], Src: t.addrs[1], Dst: t.addrs[0], AnyPSN: true}
-	r := t.rule(&wire.Rule{Match: all, Kind: wire.Drop, Times: -1})
+	all := ether.Match{From: t.ports[1], Src: t.addrs[1], Dst: t.addrs[0], AnyPSN: true}
+	r := t.rule(&ether.Rule{Match: all, Kind: ether.Drop, Times: -1})
 	w = t.write(short)
 	t.post(w)
 	peer.Must(other[0].PostSend(w))

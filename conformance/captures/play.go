@@ -8,14 +8,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/conformance/matrix"
 	"github.com/goroce/goroce/conformance/peer"
 )
 
 // Stage is where scenes are played: two peers on a wire.
 type Stage struct {
-	Wire *wire.Switch
+	Wire *ether.Switch
 	// Peers are requester and responder; open makes them, because goroce's devices are tuned for a
 	// scene.
 	Open func(s *Scene) (peers [2]peer.Peer, done func(), err error)
@@ -31,7 +31,7 @@ type Stage struct {
 const tries = 6
 
 // Record plays a scene. v is nil if it cannot be played there; then the record says why.
-func (s *Stage) Record(ctx context.Context, sc *Scene) (r *Record, v *wire.Views, err error) {
+func (s *Stage) Record(ctx context.Context, sc *Scene) (r *Record, v *ether.Views, err error) {
 	for try := 1; ; try++ {
 		r, v, err = s.record(ctx, sc)
 		if err == nil || ctx.Err() != nil || try == tries || !errors.Is(err, errUnplanned) {
@@ -55,8 +55,8 @@ func (s *Stage) Lacks(sc *Scene) string {
 	return sc.Lacks(s.rxe())
 }
 
-func (s *Stage) record(ctx context.Context, sc *Scene) (*Record, *wire.Views, error) {
-	t := &take{wire: s.Wire, addrs: s.Addrs, ports: s.Ports, marks: map[*wire.Rule]bool{}, calm: map[uint32]bool{}}
+func (s *Stage) record(ctx context.Context, sc *Scene) (*Record, *ether.Views, error) {
+	t := &take{wire: s.Wire, addrs: s.Addrs, ports: s.Ports, marks: map[*ether.Rule]bool{}, calm: map[uint32]bool{}}
 	var play func() error
 	switch {
 	case sc.call != nil:
@@ -82,7 +82,7 @@ func (s *Stage) record(ctx context.Context, sc *Scene) (*Record, *wire.Views, er
 		play = func() error { return peer.Steps(func() { sc.play(t) }) }
 	}
 	a, b := s.Addrs[0], s.Addrs[1]
-	v := s.Wire.Views(s.Wire.Port(s.Ports[0]), s.Wire.Port(s.Ports[1]), func(p *wire.Packet) bool {
+	v := s.Wire.Views(s.Wire.Port(s.Ports[0]), s.Wire.Port(s.Ports[1]), func(p *ether.Packet) bool {
 		return p.Src == a && p.Dst == b || p.Src == b && p.Dst == a
 	})
 	err := play()
@@ -108,7 +108,7 @@ func (s *Stage) record(ctx context.Context, sc *Scene) (*Record, *wire.Views, er
 }
 
 // settle waits until no packet has come for a while: the last answers are on their way.
-func (s *Stage) settle(v *wire.Views) {
+func (s *Stage) settle(v *ether.Views) {
 	const quiet = 100 * time.Millisecond
 	for n := -1; n != len(v.Shots(0)); time.Sleep(quiet) {
 		n = len(v.Shots(0))
@@ -120,17 +120,17 @@ var errUnplanned = errors.New("the hosts did not do what they do when nothing di
 // planned checks that before the fault no request was sent twice, nor one after it that nothing
 // happens to, nor any at all where the fault is one of RDMA-CM: then a host has stood still, and
 // its capture has more in it than what was injected.
-func planned(v *wire.Views, told func(*wire.Rule) bool, call bool, calm func(*wire.Packet) bool) error {
+func planned(v *ether.Views, told func(*ether.Rule) bool, call bool, calm func(*ether.Packet) bool) error {
 	shots := v.Shots(AtRequester)
 	acts := v.Acts()
 	before := len(shots)
-	if i := slices.IndexFunc(acts, func(a *wire.Act) bool { return told(a.Rule) }); i >= 0 {
+	if i := slices.IndexFunc(acts, func(a *ether.Act) bool { return told(a.Rule) }); i >= 0 {
 		before = acts[i].Before[AtRequester]
 	}
 	seen := map[string]bool{}
 	for i, x := range shots {
-		p, ok := wire.Decode(x.Frame)
-		if !ok || wire.IsResponse(p.Opcode) {
+		p, ok := ether.Decode(x.Frame)
+		if !ok || ether.IsResponse(p.Opcode) {
 			continue
 		}
 		key := fmt.Sprint(p.Dst, p.QPN, p.PSN, p.Opcode)

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 )
 
 // Views of a Record, and of a scene.
@@ -35,7 +35,7 @@ type Record struct {
 
 // Injected is a packet that something happened to.
 type Injected struct {
-	What   string `json:"what"` // as wire.Kind; "observe": the packet itself is the mistake
+	What   string `json:"what"` // as ether.Kind; "observe": the packet itself is the mistake
 	Opcode uint8  `json:"opcode"`
 	QPN    uint32 `json:"qpn"` // that it goes to
 	PSN    uint32 `json:"psn"`
@@ -64,17 +64,17 @@ type Place struct {
 func (x *Injected) sees(view int, cm uint16) bool {
 	at := x.At[view]
 	switch {
-	case x.What == wire.Duplicate.String():
+	case x.What == ether.Duplicate.String():
 		return view != x.Sender || at.Again != 0
-	case x.What != wire.Drop.String():
+	case x.What != ether.Drop.String():
 		return true
-	case cm == wire.CMREQ || cm == wire.CMDREQ:
+	case cm == ether.CMREQ || cm == ether.CMDREQ:
 		return view == x.Sender
-	case cm == wire.CMRTU || cm == wire.CMDREP:
+	case cm == ether.CMRTU || cm == ether.CMDREP:
 		return view != x.Sender || at.Again != 0
 	case cm != 0:
 		return at.Again != 0
-	case view == x.Sender || wire.IsResponse(x.Opcode):
+	case view == x.Sender || ether.IsResponse(x.Opcode):
 		return true
 	}
 	return at.Next != 0 && at.NextPSN != x.PSN
@@ -97,8 +97,8 @@ func fileName(s string) string {
 
 // injected makes the public form of what rules did, of those that are told of, and says at which
 // view it can be known.
-func injected(v *wire.Views, told func(*wire.Rule) bool) (all []Injected, seen [2]bool) {
-	shots := [2][]wire.Shot{v.Shots(0), v.Shots(1)}
+func injected(v *ether.Views, told func(*ether.Rule) bool) (all []Injected, seen [2]bool) {
+	shots := [2][]ether.Shot{v.Shots(0), v.Shots(1)}
 	for _, a := range v.Acts() {
 		if !told(a.Rule) {
 			continue
@@ -121,12 +121,12 @@ func injected(v *wire.Views, told func(*wire.Rule) bool) (all []Injected, seen [
 
 // again returns the number of the frame where a message of RDMA-CM, or what it answers, comes
 // again; of a request that was doubled, where it is answered for the second time.
-func again(shots []wire.Shot, a *wire.Act, view int) int {
+func again(shots []ether.Shot, a *ether.Act, view int) int {
 	_, tid, cm := a.Pkt.CM()
 	attr, _, _ := a.Pkt.CM()
 	answers := 0
 	for i, s := range shots {
-		p, ok := wire.Decode(s.Frame)
+		p, ok := ether.Decode(s.Frame)
 		if !ok {
 			continue
 		}
@@ -135,7 +135,7 @@ func again(shots []wire.Shot, a *wire.Act, view int) int {
 		case cm && isCM && t == tid && i >= a.Before[view]+len(a.Frames[view]) &&
 			(got == attr && len(a.Frames[view]) > 0 || got == asks[attr]):
 			return i + 1
-		case !cm && a.Rule.Kind == wire.Duplicate && wire.IsResponse(p.Opcode) && p.Src == a.Pkt.Dst &&
+		case !cm && a.Rule.Kind == ether.Duplicate && ether.IsResponse(p.Opcode) && p.Src == a.Pkt.Dst &&
 			p.PSN == a.Pkt.PSN:
 			if answers++; answers == 2 {
 				return i + 1
@@ -146,24 +146,24 @@ func again(shots []wire.Shot, a *wire.Act, view int) int {
 }
 
 // asks are the messages that others answer.
-var asks = map[uint16]uint16{wire.CMREP: wire.CMREQ, wire.CMREJ: wire.CMREQ, wire.CMRTU: wire.CMREP,
-	wire.CMDREP: wire.CMDREQ}
+var asks = map[uint16]uint16{ether.CMREP: ether.CMREQ, ether.CMREJ: ether.CMREQ, ether.CMRTU: ether.CMREP,
+	ether.CMDREP: ether.CMDREQ}
 
 // asked returns the number of the last frame that a packet answers, 0 if it is no answer.
-func asked(before []wire.Shot, answer *wire.Packet) int {
+func asked(before []ether.Shot, answer *ether.Packet) int {
 	_, tid, cm := answer.CM()
-	if !cm && !wire.IsResponse(answer.Opcode) {
+	if !cm && !ether.IsResponse(answer.Opcode) {
 		return 0
 	}
 	for i, s := range slices.Backward(before) {
-		p, ok := wire.Decode(s.Frame)
+		p, ok := ether.Decode(s.Frame)
 		if !ok || p.Src != answer.Dst {
 			continue
 		}
 		_, t, isCM := p.CM()
 		switch d := (answer.PSN - p.PSN) & 0xffffff; {
 		case cm != isCM || cm && t != tid:
-		case cm, d == 0, p.Opcode == wire.OpReadRequest && d < 1<<16:
+		case cm, d == 0, p.Opcode == ether.OpReadRequest && d < 1<<16:
 			return i + 1
 		}
 	}
@@ -171,7 +171,7 @@ func asked(before []wire.Shot, answer *wire.Packet) int {
 }
 
 // Save writes the record and its captures below dir, into the folder of the scene.
-func (r *Record) Save(dir string, v *wire.Views) error {
+func (r *Record) Save(dir string, v *ether.Views) error {
 	if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, r.name())), 0o755); err != nil {
 		return err
 	}

@@ -3,7 +3,7 @@ package captures
 import (
 	"time"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/conformance/peer"
 	"github.com/goroce/goroce/transport"
 )
@@ -49,16 +49,16 @@ func ends(requester, responder string) [2][]string {
 }
 
 // onRequest injects a fault into packet n of an operation; onAnswer into its answer.
-func onRequest(k wire.Kind, n uint32, ops func(*take) []peer.SendWR) func(*take) {
-	return warm(func(t *take) { hitOne(t, &wire.Rule{Match: t.request(n), Kind: k, Offset: -5}, ops) })
+func onRequest(k ether.Kind, n uint32, ops func(*take) []peer.SendWR) func(*take) {
+	return warm(func(t *take) { hitOne(t, &ether.Rule{Match: t.request(n), Kind: k, Offset: -5}, ops) })
 }
 
-func onAnswer(k wire.Kind, n uint32, ops func(*take) []peer.SendWR) func(*take) {
-	return warm(func(t *take) { hitOne(t, &wire.Rule{Match: t.answer(n), Kind: k, Offset: -5}, ops) })
+func onAnswer(k ether.Kind, n uint32, ops func(*take) []peer.SendWR) func(*take) {
+	return warm(func(t *take) { hitOne(t, &ether.Rule{Match: t.answer(n), Kind: k, Offset: -5}, ops) })
 }
 
 // hitOne carries out operations with a fault, and one more without.
-func hitOne(t *take, r *wire.Rule, ops func(*take) []peer.SendWR) {
+func hitOne(t *take, r *ether.Rule, ops func(*take) []peer.SendWR) {
 	rule := t.rule(r)
 	t.do(ops(t)...)
 	t.hit(rule, 1)

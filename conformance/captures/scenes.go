@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/conformance/peer"
 	"github.com/goroce/goroce/transport"
 	"github.com/goroce/goroce/transport/cc"
@@ -20,27 +20,27 @@ func lossScenes() []Scene {
 	return []Scene{
 		{Name: "clean", Fault: "none: every operation", Want: ends("", ""), play: playClean},
 		{Name: "lost request", Fault: "a WRITE MIDDLE is dropped", Want: both("lost-request"),
-			play: onRequest(wire.Drop, 3, writes(long))},
+			play: onRequest(ether.Drop, 3, writes(long))},
 		{Name: "lost request twice", Fault: "a WRITE MIDDLE is dropped, and again when it is sent again",
 			Want: both("lost-request", "lost-request"), play: warm(playLostTwice)},
 		{Name: "lost last request", Fault: "the WRITE LAST is dropped: no later packet tells",
-			Want: both("lost-request"), link: timer, play: onRequest(wire.Drop, packets-1, writes(long))},
+			Want: both("lost-request"), link: timer, play: onRequest(ether.Drop, packets-1, writes(long))},
 		{Name: "lost lone request", Fault: "a WRITE ONLY is dropped", Want: ends("lost-request", ""),
-			link: timer, play: onRequest(wire.Drop, 0, writes(short))},
+			link: timer, play: onRequest(ether.Drop, 0, writes(short))},
 		{Name: "lost READ request", Fault: "a READ REQUEST is dropped, a WRITE follows",
-			Want: both("lost-read-request"), link: timer, play: onRequest(wire.Drop, 0, func(t *take) []peer.SendWR {
+			Want: both("lost-read-request"), link: timer, play: onRequest(ether.Drop, 0, func(t *take) []peer.SendWR {
 				return []peer.SendWR{t.read(long), t.write(short)}
 			})},
 		{Name: "lost READ response", Fault: "a READ RESPONSE MIDDLE is dropped",
-			Want: both("lost-read-response"), link: timer, play: onAnswer(wire.Drop, 3, reads(long))},
+			Want: both("lost-read-response"), link: timer, play: onAnswer(ether.Drop, 3, reads(long))},
 		{Name: "lost last READ response", Fault: "the READ RESPONSE LAST is dropped",
-			Want: both("lost-read-response"), link: timer, play: onAnswer(wire.Drop, packets-1, reads(long))},
+			Want: both("lost-read-response"), link: timer, play: onAnswer(ether.Drop, packets-1, reads(long))},
 		{Name: "lost ACK", Fault: "the ACK of a WRITE is dropped", Want: both("lost-ack"), link: timer,
-			play: onAnswer(wire.Drop, packets-1, writes(long))},
+			play: onAnswer(ether.Drop, packets-1, writes(long))},
 		{Name: "lost atomic ACK", Fault: "the answer to a FETCH_ADD is dropped",
-			Want: both("lost-atomic-ack"), link: timer, play: onAnswer(wire.Drop, 0, atomics)},
+			Want: both("lost-atomic-ack"), link: timer, play: onAnswer(ether.Drop, 0, atomics)},
 		{Name: "lost in the host", Fault: "a WRITE MIDDLE reaches the responder's host and is lost there",
-			Want: ends("lost-request", "slow-receiver"), play: onRequest(wire.Swallow, 3, writes(long))},
+			Want: ends("lost-request", "slow-receiver"), play: onRequest(ether.Swallow, 3, writes(long))},
 		{Name: "lost on UC", Fault: "a WRITE MIDDLE of UC is dropped", Want: ends("", "uc-lost"),
 			link: func(l *link) { l.typ = peer.UC }, play: playUC},
 		{Name: "lost on UD", Fault: "a datagram is dropped", Want: ends("", "ud-lost"),
@@ -52,25 +52,25 @@ func lossScenes() []Scene {
 func oddScenes() []Scene {
 	return []Scene{
 		{Name: "doubled request", Fault: "a WRITE MIDDLE comes twice", Want: ends("", "duplicate-request"),
-			play: onRequest(wire.Duplicate, 3, writes(long))},
+			play: onRequest(ether.Duplicate, 3, writes(long))},
 		{Name: "doubled READ request", Fault: "a READ REQUEST comes twice",
-			Want: ends("duplicate-request", "duplicate-request"), play: onRequest(wire.Duplicate, 0, reads(long))},
+			Want: ends("duplicate-request", "duplicate-request"), play: onRequest(ether.Duplicate, 0, reads(long))},
 		{Name: "doubled ACK", Fault: "an ACK comes twice", Want: ends("duplicate-ack", ""),
-			play: onAnswer(wire.Duplicate, packets-1, writes(long))},
+			play: onAnswer(ether.Duplicate, packets-1, writes(long))},
 		{Name: "doubled READ response", Fault: "a READ RESPONSE MIDDLE comes twice",
-			Want: ends("duplicate-ack", ""), play: onAnswer(wire.Duplicate, 3, reads(long))},
+			Want: ends("duplicate-ack", ""), play: onAnswer(ether.Duplicate, 3, reads(long))},
 		{Name: "overtaken request", Fault: "a WRITE MIDDLE is overtaken by the next", Want: both("reordered"),
-			play: onRequest(wire.Hold, 3, writes(long))},
+			play: onRequest(ether.Hold, 3, writes(long))},
 		{Name: "overtaken READ response", Fault: "a READ RESPONSE MIDDLE is overtaken by the next",
-			Want: ends("reordered", "lost-read-response"), link: timer, play: onAnswer(wire.Hold, 3, reads(long))},
+			Want: ends("reordered", "lost-read-response"), link: timer, play: onAnswer(ether.Hold, 3, reads(long))},
 		{Name: "damaged request", Fault: "a bit of a WRITE MIDDLE is flipped",
-			Want: ends("lost-request", "corrupt"), play: onRequest(wire.Corrupt, 3, writes(long))},
+			Want: ends("lost-request", "corrupt"), play: onRequest(ether.Corrupt, 3, writes(long))},
 		{Name: "damaged READ response", Fault: "a bit of a READ RESPONSE MIDDLE is flipped",
-			Want: ends("corrupt", "lost-read-response"), link: timer, play: onAnswer(wire.Corrupt, 3, reads(long))},
+			Want: ends("corrupt", "lost-read-response"), link: timer, play: onAnswer(ether.Corrupt, 3, reads(long))},
 		{Name: "rewritten", Fault: "a bit of every packet of the requester is flipped, as NAT does to addresses",
 			Want: ends("retry-exceeded", "icrc-rewritten"), link: soon, play: playRewritten},
 		{Name: "marked", Fault: "a switch marks a WRITE MIDDLE", Want: ends("", "ce-marked"),
-			play: onRequest(wire.MarkCE, 3, writes(long)),
+			play: onRequest(ether.MarkCE, 3, writes(long)),
 			Lacks: func(rxe [2]bool) string {
 				if !rxe[1] {
 					return "goroce answers with CNPs: the next scene"
@@ -99,7 +99,7 @@ func playClean(t *take) {
 }
 
 func playLostTwice(t *take) {
-	r := t.rule(&wire.Rule{Match: t.request(3), Kind: wire.Drop, Times: 2})
+	r := t.rule(&ether.Rule{Match: t.request(3), Kind: ether.Drop, Times: 2})
 	t.do(t.write(long))
 	t.hit(r, 2)
 }
@@ -107,9 +107,9 @@ func playLostTwice(t *take) {
 // playUC loses a packet in the middle of three messages. rxe loses the next message too.
 func playUC(t *take) {
 	t.do(t.write(long))
-	r := t.rule(&wire.Rule{Match: t.request(3), Kind: wire.Drop})
+	r := t.rule(&ether.Rule{Match: t.request(3), Kind: ether.Drop})
 	t.do(t.write(long))
-	last := t.rule(&wire.Rule{Match: t.request(packets - 1), Kind: wire.Observe})
+	last := t.rule(&ether.Rule{Match: t.request(packets - 1), Kind: ether.Observe})
 	t.do(t.write(long))
 	t.awaitHits(last, 1)
 	t.wire.Remove(last)
@@ -118,7 +118,7 @@ func playUC(t *take) {
 
 func playUD(t *take) {
 	t.recv(8, short+udGRH)
-	r := t.rule(&wire.Rule{Match: t.request(5), Kind: wire.Drop})
+	r := t.rule(&ether.Rule{Match: t.request(5), Kind: ether.Drop})
 	for range 8 {
 		t.do(t.send(short))
 	}
@@ -129,16 +129,16 @@ func playUD(t *take) {
 func playRewritten(t *take) {
 	m := t.request(0)
 	m.AnyPSN = true
-	r := t.rule(&wire.Rule{Match: m, Kind: wire.Corrupt, Offset: -5, Times: -1})
+	r := t.rule(&ether.Rule{Match: m, Kind: ether.Corrupt, Offset: -5, Times: -1})
 	t.fails(peer.RetryExcErr, t.write(short))
 	t.hit(r, shortRun+1)
 }
 
 func playCNP(t *take) {
 	cnp := t.packet(1, 0)
-	cnp.AnyPSN, cnp.Opcodes = true, []uint8{wire.OpCNP}
+	cnp.AnyPSN, cnp.Opcodes = true, []uint8{ether.OpCNP}
 	seen := t.mark(cnp)
-	r := t.rule(&wire.Rule{Match: t.request(3), Kind: wire.MarkCE})
+	r := t.rule(&ether.Rule{Match: t.request(3), Kind: ether.MarkCE})
 	t.do(t.write(long))
 	t.hit(r, 1)
 	t.awaitHits(seen, 1)
@@ -147,7 +147,7 @@ func playCNP(t *take) {
 // playLateACK holds two ACKs for longer than the requester waits: so long takes the way back.
 func playLateACK(t *take) {
 	const wait = 4096 * time.Nanosecond << tense
-	r := t.rule(&wire.Rule{Match: t.answer(0), Kind: wire.Hold, Behind: 1 << 20, MaxHold: wait * 3 / 2, Times: 2})
+	r := t.rule(&ether.Rule{Match: t.answer(0), Kind: ether.Hold, Behind: 1 << 20, MaxHold: wait * 3 / 2, Times: 2})
 	t.do(t.write(short))
 	if err := waitHits(r, 2); err != nil {
 		peer.Must(fmt.Errorf("the request was not sent again: %w", err))

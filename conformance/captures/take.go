@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/conformance/peer"
 )
 
@@ -51,15 +51,15 @@ type link struct {
 
 // take is a scene being played.
 type take struct {
-	wire  *wire.Switch
+	wire  *ether.Switch
 	addrs [2]netip.Addr
 	ports [2]string
 	ends  [2]end
 	link  link
 	psn   uint32 // the requester's next
 	id    uint64
-	rules []*wire.Rule
-	marks map[*wire.Rule]bool
+	rules []*ether.Rule
+	marks map[*ether.Rule]bool
 	calm  map[uint32]bool // PSNs of requests behind the fault
 }
 
@@ -239,57 +239,57 @@ func (t *take) after(size int) {
 }
 
 // isCalm reports whether a packet is a request behind the fault.
-func (t *take) isCalm(p *wire.Packet) bool { return t.calm[p.PSN] && p.Dst == t.addrs[1] }
+func (t *take) isCalm(p *ether.Packet) bool { return t.calm[p.PSN] && p.Dst == t.addrs[1] }
 
 // rule puts a rule in force until the end of the take.
-func (t *take) rule(r *wire.Rule) *wire.Rule {
+func (t *take) rule(r *ether.Rule) *ether.Rule {
 	t.rules = append(t.rules, r)
 	t.wire.Add(r)
 	return r
 }
 
 // request matches the packet of the requester n behind the next PSN; answer one of the responder.
-func (t *take) request(n uint32) wire.Match { return t.packet(0, (t.psn+n)&psnMask) }
-func (t *take) answer(n uint32) wire.Match  { return t.packet(1, (t.psn+n)&psnMask) }
+func (t *take) request(n uint32) ether.Match { return t.packet(0, (t.psn+n)&psnMask) }
+func (t *take) answer(n uint32) ether.Match  { return t.packet(1, (t.psn+n)&psnMask) }
 
-func (t *take) packet(from int, psn uint32) wire.Match {
-	return wire.Match{From: t.ports[from], Src: t.addrs[from], Dst: t.addrs[1-from],
+func (t *take) packet(from int, psn uint32) ether.Match {
+	return ether.Match{From: t.ports[from], Src: t.addrs[from], Dst: t.addrs[1-from],
 		QPN: t.ends[1-from].qp.QPN(), PSN: psn}
 }
 
 // mark writes a packet down as the one that the scene is about: it is itself the mistake.
-func (t *take) mark(m wire.Match) *wire.Rule {
-	return t.markAll(&wire.Rule{Match: m, Kind: wire.Observe})
+func (t *take) mark(m ether.Match) *ether.Rule {
+	return t.markAll(&ether.Rule{Match: m, Kind: ether.Observe})
 }
 
 // markAll does so with what a rule observes.
-func (t *take) markAll(r *wire.Rule) *wire.Rule {
+func (t *take) markAll(r *ether.Rule) *ether.Rule {
 	t.marks[r] = true
 	return t.rule(r)
 }
 
 // told reports whether what a rule did is a part of the truth about the scene. Other rules that
 // observe only tell when to go on.
-func (t *take) told(r *wire.Rule) bool { return r.Kind != wire.Observe || t.marks[r] }
+func (t *take) told(r *ether.Rule) bool { return r.Kind != ether.Observe || t.marks[r] }
 
 var errNotInjected = errors.New("the fault did not happen")
 
 // hit checks that a rule has acted.
-func hit(r *wire.Rule, least int) error {
+func hit(r *ether.Rule, least int) error {
 	if r.Hits() < least {
 		return fmt.Errorf("%w: %d times, want %d", errNotInjected, r.Hits(), least)
 	}
 	return nil
 }
 
-func (t *take) hit(r *wire.Rule, least int)   { peer.Must(hit(r, least)) }
-func (t *take) awaitHits(r *wire.Rule, n int) { peer.Must(waitHits(r, n)) }
+func (t *take) hit(r *ether.Rule, least int)   { peer.Must(hit(r, least)) }
+func (t *take) awaitHits(r *ether.Rule, n int) { peer.Must(waitHits(r, n)) }
 
 // waitHits waits until a rule has acted so often. The condition is the packets', the time but a
 // limit.
-func waitHits(r *wire.Rule, n int) error { return waitHitsFor(r, n, opWait) }
+func waitHits(r *ether.Rule, n int) error { return waitHitsFor(r, n, opWait) }
 
-func waitHitsFor(r *wire.Rule, n int, limit time.Duration) error {
+func waitHitsFor(r *ether.Rule, n int, limit time.Duration) error {
 	for end := time.Now().Add(limit); r.Hits() < n; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			return hit(r, n)

@@ -5,7 +5,7 @@
 // # Who does the faults
 //
 // There is no box in the middle. This module is one of the two ends, so its own link does what a
-// bad network would: package wirelink.
+// bad network would: package switchlink.
 //
 // # How a run ends
 //

@@ -15,7 +15,7 @@ import (
 	"github.com/goroce/goroce/conformance/drill"
 	"github.com/goroce/goroce/conformance/matrix"
 	"github.com/goroce/goroce/conformance/peer"
-	"github.com/goroce/goroce/conformance/wirelink"
+	"github.com/goroce/goroce/conformance/switchlink"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/trace"
 )
@@ -223,9 +223,9 @@ func (k *keeper) keepDatagrams(row matrix.Row, packets []drill.Datagram) matrix.
 	}
 	return k.write(row, len(packets), func(w *trace.Writer) error {
 		for _, d := range packets {
-			head := wirelink.SeenHeaders
+			head := switchlink.SeenHeaders
 			if d.Sent {
-				head = wirelink.SentHeaders
+				head = switchlink.SentHeaders
 			}
 			if err := w.Packet(k.sw.Start().Add(d.At).UnixNano(), d.Sent,
 				head(d.Src, d.Dst, d.SrcPort, d.TOS, d.Payload), d.Payload); err != nil {

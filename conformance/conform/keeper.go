@@ -12,9 +12,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/conformance/matrix"
-	"github.com/goroce/goroce/conformance/wirelink"
+	"github.com/goroce/goroce/conformance/switchlink"
 	"github.com/goroce/goroce/roce/link/trace"
 )
 
@@ -23,7 +23,7 @@ type keeper struct {
 	dir     string // empty for no files
 	near    string // names of the ends
 	far     string
-	sw      *wire.Switch
+	sw      *ether.Switch
 	local   []netip.Addr
 	explain func(w io.Writer, name string, capture io.Reader, local []netip.Addr) error
 
@@ -45,13 +45,13 @@ func (k *keeper) drawn() bool {
 
 // keep writes the packets of a row's connection, as the device here has seen them, and beside them
 // what they say in words. What cannot be written is said in the row.
-func (k *keeper) keep(row matrix.Row, events []wire.Event) matrix.Row {
+func (k *keeper) keep(row matrix.Row, events []ether.Event) matrix.Row {
 	if k.drawn() {
 		row.Detail = strings.TrimSpace(traced.ReplaceAllString(row.Detail, ""))
 		row.Ladder = ladder(events, k.near, k.far)
 	}
 	return k.write(row, len(events), func(w *trace.Writer) error {
-		return wire.EachSeen(events, wirelink.Near, func(e wire.Event, out bool) error {
+		return ether.EachSeen(events, switchlink.Near, func(e ether.Event, out bool) error {
 			return w.Packet(k.sw.Start().Add(e.At).UnixNano(), out, e.Pkt.IP(), nil)
 		})
 	})

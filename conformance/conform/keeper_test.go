@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goroce/goroce/conformance/drill"
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/conformance/matrix"
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/analyse"
@@ -52,7 +52,7 @@ func TestDrillsCapture(t *testing.T) {
 		}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := &keeper{dir: t.TempDir(), sw: wire.New()}
+			k := &keeper{dir: t.TempDir(), sw: ether.New()}
 			k.explain = func(_ io.Writer, _ string, capture io.Reader, _ []netip.Addr) error {
 				r, _, err := analyse.Read(capture, analyse.Options{})
 				require.NoError(t, err)

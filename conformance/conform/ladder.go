@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
-	"github.com/goroce/goroce/conformance/wirelink"
+	"github.com/goroce/goroce/conformance/lab/ether"
+	"github.com/goroce/goroce/conformance/switchlink"
 	"github.com/goroce/goroce/ib"
 )
 
@@ -26,7 +26,7 @@ var acts = map[string]string{
 }
 
 // ladder draws the packets of a connection, with the two ends' names above.
-func ladder(events []wire.Event, near, far string) string {
+func ladder(events []ether.Event, near, far string) string {
 	if len(events) == 0 {
 		return ""
 	}
@@ -40,7 +40,7 @@ func ladder(events []wire.Event, near, far string) string {
 			continue
 		}
 		arrow := "◀──┤"
-		if e.From == wirelink.Near || e.From == "" {
+		if e.From == switchlink.Near || e.From == "" {
 			arrow = "├──▶"
 		}
 		if !e.Delivered() {

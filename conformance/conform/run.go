@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/conformance/matrix"
 	"github.com/goroce/goroce/conformance/peer"
-	"github.com/goroce/goroce/conformance/wirelink"
+	"github.com/goroce/goroce/conformance/switchlink"
 	"github.com/goroce/goroce/roce/link"
 )
 
@@ -49,7 +49,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		}
 	}
 	start := time.Now()
-	sw := wire.New()
+	sw := ether.New()
 	defer sw.Close()
 	outer := ctx
 	ctx, end := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -124,19 +124,19 @@ func (o *Options) lastDrills(ctx context.Context, env *matrix.Env) error {
 
 // oneAgent makes a device here the subject, and what is behind the agent its peer.
 func (o *Options) oneAgent(ctx context.Context, env *matrix.Env) (end func(), err error) {
-	at := peer.AgentPlace{Agent: o.Agents[0], PortName: wirelink.Far, Profile: o.Profile}
+	at := peer.AgentPlace{Agent: o.Agents[0], PortName: switchlink.Far, Profile: o.Profile}
 	at.Addr4, at.Addr6 = byFamily(o.PeerAddrs)
 	ref, err := newAgent(ctx, at)
 	if err != nil {
 		return nil, err
 	}
-	place := peer.GorocePlace{PortName: wirelink.Near, Link: o.link(), RxeFlush: ref.Profile() == peer.ProfileRXE}
+	place := peer.GorocePlace{PortName: switchlink.Near, Link: o.link(), RxeFlush: ref.Profile() == peer.ProfileRXE}
 	if place.Addr4, place.Addr6, err = o.locals(ref); err != nil {
 		return nil, err
 	}
 	var wrapErr error
 	place.WrapLink = func(l link.Link) link.Link {
-		w, err := wirelink.New(l, env.Wire)
+		w, err := switchlink.New(l, env.Wire)
 		if wrapErr = err; err != nil {
 			return l
 		}
@@ -151,7 +151,7 @@ func (o *Options) oneAgent(ctx context.Context, env *matrix.Env) (end func(), er
 	}
 	// Rows wait for completions, which nobody is to wait for any more when the run ends.
 	stop := context.AfterFunc(ctx, func() { dev.Close() })
-	env.Subject, env.Ref, env.RefPort = dev, ref, wirelink.Far
+	env.Subject, env.Ref, env.RefPort = dev, ref, switchlink.Far
 	env.Kernel, env.Link, env.Untried = ref.Name(), o.link(), untried(ref)
 	o.keeper = &keeper{dir: o.PcapDir, sw: env.Wire, explain: o.Explain, local: place.Addrs(),
 		near: "goroce", far: "peer"}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/goroce/goroce/conformance/matrix"
 	"github.com/goroce/goroce/conformance/peer"
-	"github.com/goroce/goroce/conformance/wirelink"
+	"github.com/goroce/goroce/conformance/switchlink"
 )
 
 // cableLink is what rows name as the link between two devices that this program is the cable of.
@@ -20,7 +20,7 @@ func (o *Options) twoAgents(ctx context.Context, env *matrix.Env) (end func(), e
 	for i, a := range o.Agents {
 		at := peer.AgentPlace{Agent: a, PortName: a.Addr, Profile: o.Profile}
 		if len(o.Cable) > 0 {
-			at.PortName, at.Link = []string{wirelink.Near, wirelink.Far}[i], cableLink
+			at.PortName, at.Link = []string{switchlink.Near, switchlink.Far}[i], cableLink
 		}
 		if peers[i], err = newAgent(ctx, at); err != nil {
 			return nil, err
@@ -34,9 +34,9 @@ func (o *Options) twoAgents(ctx context.Context, env *matrix.Env) (end func(), e
 		o.logf("%s against %s, without this side between them", peers[0].Name(), peers[1].Name())
 		return func() {}, nil
 	}
-	var cable *wirelink.Cable
+	var cable *switchlink.Cable
 	open := func() (err error) {
-		cable, err = wirelink.NewCable(env.Wire, [2]string(o.Cable), [2]string{wirelink.Near, wirelink.Far})
+		cable, err = switchlink.NewCable(env.Wire, [2]string(o.Cable), [2]string{switchlink.Near, switchlink.Far})
 		return err
 	}
 	if o.at == nil {
@@ -60,7 +60,7 @@ func (o *Options) twoAgents(ctx context.Context, env *matrix.Env) (end func(), e
 
 // endCable closes the cable, and tells of frames that did not pass it: rows may have failed for
 // that.
-func (o *Options) endCable(c *wirelink.Cable) {
+func (o *Options) endCable(c *switchlink.Cable) {
 	if err := c.Close(); err != nil {
 		o.logf("the cable: %v", err)
 	}

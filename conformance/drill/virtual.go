@@ -10,7 +10,7 @@ import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/transport"
-	packets "github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // virtualLink is a link whose other end is the drill, and whose clock is moved by hand. Nothing
@@ -52,7 +52,7 @@ func (l *virtualLink) CaughtUp() bool      { return true } // a drill waits unti
 
 func (l *virtualLink) Join(_, _ netip.Addr) error          { return link.ErrUnsupported }
 func (l *virtualLink) Leave(_, _ netip.Addr) error         { return link.ErrUnsupported }
-func (l *virtualLink) Returned() packets.Returned          { return packets.Returned{} }
+func (l *virtualLink) Returned() edge.Returned             { return edge.Returned{} }
 func (l *virtualLink) SourcePort(p *transport.Path) uint16 { return cmp.Or(p.SrcPort, ib.UDPPort) }
 
 // Watch says once that all is up.

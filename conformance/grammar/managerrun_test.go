@@ -9,7 +9,7 @@ import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/roce/rdmacm/cm"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // ManagerRun is a communication manager that hears what several peers say, in virtual time, with an
@@ -350,7 +350,7 @@ func (r *ManagerRun) application() error {
 			if d.OneIn(8) {
 				from = r.Peers[d.N(managerPeers)].Here
 			}
-			r.Agent.HandleReturned(r.now, wire.Returned{From: from, NoHost: d.N(2) == 1, Quote: p.Data[:d.N(64)]})
+			r.Agent.HandleReturned(r.now, edge.Returned{From: from, NoHost: d.N(2) == 1, Quote: p.Data[:d.N(64)]})
 		}
 	case x < 244:
 		if len(r.wills) > 0 {

@@ -18,8 +18,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/conformance/lab/guestproto"
-	"github.com/goroce/goroce/conformance/lab/wire"
 )
 
 // GuestConfig describes a guest to boot.
@@ -50,10 +50,10 @@ type Guest struct {
 	// Dev is the RDMA device.
 	Dev string
 	// Port is the guest's port on the wire.
-	Port *wire.Port
+	Port *ether.Port
 
 	lab      *Lab
-	mgmtPort *wire.Port
+	mgmtPort *ether.Port
 	mgmt     string // labd's address
 	cmd      *exec.Cmd
 	exited   chan struct{}
@@ -177,8 +177,8 @@ func (g *Guest) power(n int, cfg GuestConfig) error {
 	}
 	g.cmd = exec.Command(qemu)
 	for i, seg := range []struct {
-		sw   *wire.Switch
-		port **wire.Port
+		sw   *ether.Switch
+		port **ether.Port
 		mtu  int
 	}{{g.lab.Wire, &g.Port, mtu}, {g.lab.mgmt, &g.mgmtPort, 1500}} {
 		device := fmt.Sprintf("virtio-net-pci,netdev=n%d,mac=52:54:00:77:%02x:%02x,host_mtu=%d,romfile=", i,
@@ -269,7 +269,7 @@ func (g *Guest) Close() {
 			case <-time.After(killGrace):
 			}
 		}
-		for _, p := range []*wire.Port{g.Port, g.mgmtPort} {
+		for _, p := range []*ether.Port{g.Port, g.mgmtPort} {
 			if p != nil {
 				p.Detach()
 			}

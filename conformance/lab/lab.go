@@ -9,18 +9,18 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 )
 
 // Lab is a set of guests and the two segments that join them with this machine.
 type Lab struct {
 	// Wire is the segment under test. Its port for this machine is called HostDev, a
 	// guest's is called like the guest.
-	Wire *wire.Switch
+	Wire *ether.Switch
 
 	out  string
 	logf func(string, ...any)
-	mgmt *wire.Switch
+	mgmt *ether.Switch
 
 	mu     sync.Mutex
 	guests []*Guest
@@ -55,9 +55,9 @@ func New(cfg Config) (*Lab, error) {
 	if err := os.MkdirAll(cfg.Out, 0o755); err != nil {
 		return nil, err
 	}
-	l := &Lab{Wire: wire.New(), mgmt: wire.New(), out: cfg.Out, logf: cfg.Logf}
+	l := &Lab{Wire: ether.New(), mgmt: ether.New(), out: cfg.Out, logf: cfg.Logf}
 	for _, t := range []struct {
-		sw    *wire.Switch
+		sw    *ether.Switch
 		name  string
 		mtu   int
 		addrs []string

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goroce/goroce/conformance/lab"
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/roce/link"
@@ -27,7 +27,7 @@ import (
 )
 
 // Congestion control over real sockets, on every link: two devices in network namespaces of their
-// own, and between them the switch of package lab/wire, which marks packets as a congested one
+// own, and between them the switch of package lab/ether, which marks packets as a congested one
 // would. What happens at which rate is the business of the simulations (bench/simreport) and of the
 // engine's tests, where time is exact. Here it is shown that marks and notifications travel through
 // the kernel, that the rate falls and rises again, and that every counter says what was on the
@@ -58,12 +58,12 @@ type host struct {
 type rig struct {
 	t    *testing.T
 	ctx  context.Context
-	sw   *wire.Switch
+	sw   *ether.Switch
 	a, b *host
 
 	marking atomic.Bool
 	cnps    atomic.Int64 // that b has sent
-	marks   *wire.Rule
+	marks   *ether.Rule
 	posted  uint64
 }
 
@@ -88,7 +88,7 @@ func newRig(t *testing.T, link, family string, conf cc.Config) *rig {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
-	r := &rig{t: t, ctx: ctx, sw: wire.New()}
+	r := &rig{t: t, ctx: ctx, sw: ether.New()}
 	t.Cleanup(r.sw.Close)
 	r.a = r.host(link, "a", addrs[family][0], transport.Tuning{Congestion: conf, MaxUnackedPackets: 64})
 	r.b = r.host(link, "b", addrs[family][1], transport.Tuning{})
@@ -97,18 +97,18 @@ func newRig(t *testing.T, link, family string, conf cc.Config) *rig {
 	attr.MTU, attr.Timeout = ib.MTU1024, 17
 	require.NoError(t, r.a.qp.Connect(r.b.qp.LocalInfo(0), &attr))
 	require.NoError(t, r.b.qp.Connect(r.a.qp.LocalInfo(0), &attr))
-	r.marks = &wire.Rule{
-		Match: wire.Match{From: "a", AnyPSN: true, Func: func(p *wire.Packet) bool {
+	r.marks = &ether.Rule{
+		Match: ether.Match{From: "a", AnyPSN: true, Func: func(p *ether.Packet) bool {
 			return r.marking.Load() && r.cnps.Load() < maxCNPs && p.ECN == ecnECT0
 		}},
-		Times: -1, Kind: wire.MarkCE,
+		Times: -1, Kind: ether.MarkCE,
 	}
-	r.sw.Add(r.marks, &wire.Rule{
-		Match: wire.Match{From: "b", AnyPSN: true, Opcodes: []uint8{wire.OpCNP}, Func: func(*wire.Packet) bool {
+	r.sw.Add(r.marks, &ether.Rule{
+		Match: ether.Match{From: "b", AnyPSN: true, Opcodes: []uint8{ether.OpCNP}, Func: func(*ether.Packet) bool {
 			r.cnps.Add(1)
 			return false
 		}},
-		Kind: wire.Observe,
+		Kind: ether.Observe,
 	})
 	return r
 }
@@ -200,8 +200,8 @@ func TestMarksCutTheRateAndItRecovers(t *testing.T) {
 		t.Run(c.link+"/"+c.family, func(t *testing.T) {
 			family := c.family
 			r := newRig(t, c.link, family, cc.Config{Algorithm: cc.DCQCNPaper, LineRate: lineRate, Profile: slow()})
-			cnps := r.sw.Trace(func(p *wire.Packet) bool { return p.Opcode == wire.OpCNP })
-			ce := r.sw.Trace(func(p *wire.Packet) bool { return p.ECN == ecnCE })
+			cnps := r.sw.Trace(func(p *ether.Packet) bool { return p.Opcode == ether.OpCNP })
+			ce := r.sw.Trace(func(p *ether.Packet) bool { return p.ECN == ecnCE })
 
 			for range 20 {
 				r.write()
@@ -276,7 +276,7 @@ func onEach() (all []place) {
 }
 
 // dscp returns the DSCP of a packet on the wire.
-func dscp(p *wire.Packet) uint8 {
+func dscp(p *ether.Packet) uint8 {
 	const ip = 14
 	if p.Is4() {
 		return p.Frame[ip+1] >> 2

@@ -8,7 +8,7 @@ import (
 )
 
 // Namespace is a network namespace with its loopback up. Sockets stay in the namespace in which
-// they were opened, so one process can have devices in several, with a switch of package wire
+// they were opened, so one process can have devices in several, with a switch of package ether
 // between them. Nothing of the machine's own network is seen or touched. It needs root.
 type Namespace struct{ *netns.Namespace }
 
@@ -37,7 +37,7 @@ func (n *Namespace) Do(f func() error) (err error) {
 }
 
 // Tap makes a tap device with addresses ("10.0.0.1/24") in the namespace and returns its far end,
-// for a port of a wire.Switch.
+// for a port of a ether.Switch.
 func (n *Namespace) Tap(name string, mtu int, addrs ...string) (f *os.File, err error) {
 	err = n.Do(func() error {
 		f, err = openTap(name, mtu, addrs...)

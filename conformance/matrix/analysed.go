@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/conformance/peer"
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/analyse"
@@ -15,14 +15,14 @@ import (
 
 // All that a row concludes from packets is what roce/analyse says of them. Here they get there.
 
-// The views of wire.Views.
+// The views of ether.Views.
 const (
 	atRequester = 0
 	atResponder = 1
 )
 
 // views starts to record what the two sides of the connection see.
-func (c *conn) views() *wire.Views {
+func (c *conn) views() *ether.Views {
 	w := c.env.Wire
 	return w.Views(w.Port(c.req.p.PortName()), w.Port(c.rsp.p.PortName()), c.between())
 }
@@ -37,7 +37,7 @@ func (c *conn) ends() [2]analyse.Endpoint {
 
 // analysed is the analyser's report of what one side has seen of the connection so far. tries is
 // for the requester.
-func (c *conn) analysed(v *wire.Views, view int, conduct analyse.Conduct, tries ...int) (*analyse.Report, error) {
+func (c *conn) analysed(v *ether.Views, view int, conduct analyse.Conduct, tries ...int) (*analyse.Report, error) {
 	if n := v.Lost(); n > 0 {
 		return nil, fmt.Errorf("trace: %d packets lost", n)
 	}
@@ -61,7 +61,7 @@ func (c *conn) loss(at position, size int) analyse.Loss {
 	ends := c.ends()
 	l := analyse.Loss{Requester: ends[0], Responder: ends[1], PSN: ib.PSN(c.target(at, size).PSN)}
 	if at == rspFirst || at == rspMiddle || at == rspLast {
-		l.Response, l.Request = true, ib.PSN(c.psn)
+		l.Response, l.Request, l.MTU = true, ib.PSN(c.psn), c.mtu
 	}
 	return l
 }
@@ -78,7 +78,7 @@ type wired struct {
 func newWired(recall int) *wired { return &wired{a: analyse.New(analyse.Options{Recall: recall})} }
 
 // take takes a packet; times are the switch's.
-func (w *wired) take(at time.Duration, p *wire.Packet) {
+func (w *wired) take(at time.Duration, p *ether.Packet) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.a == nil {
@@ -103,7 +103,7 @@ func (w *wired) report() *analyse.Report {
 }
 
 // delivered is the analyser's report of a trace, as far as rules let its packets pass.
-func delivered(events []wire.Event) *analyse.Report {
+func delivered(events []ether.Event) *analyse.Report {
 	w := newWired(max(1, len(events)))
 	for _, e := range events {
 		if e.Delivered() {

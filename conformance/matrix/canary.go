@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/conformance/peer"
 )
 
@@ -16,21 +16,21 @@ var canaries = []struct {
 	op   peer.Opcode
 	size int
 	at   position
-	edit func(p *wire.Packet)
+	edit func(p *ether.Packet)
 	want string // in the check's complaint
 }{
 	{"a byte of a WRITE", peer.OpWrite, faultSize, reqMiddle, flipLast, "data: byte"},
 	{"a byte of a SEND", peer.OpSend, faultSize, reqLast, flipLast, "data: byte"},
 	{"a byte of a READ response", peer.OpRead, faultSize, rspFirst, flipLast, "data: byte"},
-	{"the immediate", peer.OpSendImm, faultSize, reqLast, func(p *wire.Packet) { p.Body()[3] ^= 1 }, "want immediate"},
-	{"the address of a WRITE", peer.OpWrite, 64, reqOnly, func(p *wire.Packet) { p.Body()[7]-- },
+	{"the immediate", peer.OpSendImm, faultSize, reqLast, func(p *ether.Packet) { p.Body()[3] ^= 1 }, "want immediate"},
+	{"the address of a WRITE", peer.OpWrite, 64, reqOnly, func(p *ether.Packet) { p.Body()[7]-- },
 		"guard before the data"},
-	{"the addend", peer.OpFetchAdd, 8, reqOnly, func(p *wire.Packet) { p.Body()[19] ^= 2 }, "the value in memory"},
-	{"the value returned", peer.OpFetchAdd, 8, ack, func(p *wire.Packet) { p.Body()[11] ^= 1 }, "the value returned"},
+	{"the addend", peer.OpFetchAdd, 8, reqOnly, func(p *ether.Packet) { p.Body()[19] ^= 2 }, "the value in memory"},
+	{"the value returned", peer.OpFetchAdd, 8, ack, func(p *ether.Packet) { p.Body()[11] ^= 1 }, "the value returned"},
 }
 
 // flipLast changes the last byte of the payload.
-func flipLast(p *wire.Packet) {
+func flipLast(p *ether.Packet) {
 	b := p.Body()
 	b[len(b)-1-int(p.Pad)] ^= 0x80
 }
@@ -46,7 +46,7 @@ func (e *Env) canaryJobs(r role) (jobs []job) {
 			if err != nil {
 				return err
 			}
-			rule := &wire.Rule{Match: c.target(k.at, k.size), Kind: wire.Rewrite, Edit: k.edit}
+			rule := &ether.Rule{Match: c.target(k.at, k.size), Kind: ether.Rewrite, Edit: k.edit}
 			e.Wire.Add(rule)
 			got := c.transfer(k.op, k.size)
 			e.Wire.Remove(rule)

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/conformance/peer"
 	"github.com/goroce/goroce/internal/capture"
 )
@@ -20,7 +20,7 @@ const captureSize = 3*1024 + 5
 // has tshark look at it: no packet may be malformed, and each opcode must be there.
 func (e *Env) Capture(ctx context.Context, path string) error {
 	a, b := e.Subject, e.Ref
-	mine := func(p *wire.Packet) bool {
+	mine := func(p *ether.Packet) bool {
 		for _, f := range []peer.Family{peer.V4, peer.V6} {
 			x, y := a.Addr(f), b.Addr(f)
 			if p.Src == x && p.Dst == y || p.Src == y && p.Dst == x {

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/conformance/peer"
 )
 
@@ -49,8 +49,8 @@ func noPermission(x *trial) string {
 func misalignedAtomic(x *trial) string {
 	// The address is changed on the way, because libraries refuse to post such a request.
 	const vaLow = 7 // the last byte of the AtomicETH's address
-	hit := x.rule(&wire.Rule{
-		Match: x.target(reqOnly, 8), Kind: wire.Rewrite, Edit: func(p *wire.Packet) { p.Body()[vaLow] |= 4 },
+	hit := x.rule(&ether.Rule{
+		Match: x.target(reqOnly, 8), Kind: ether.Rewrite, Edit: func(p *ether.Packet) { p.Body()[vaLow] |= 4 },
 	})
 	status := x.refused(x.wr(peer.OpFetchAdd, 1, 8), peer.RemInvReqErr)
 	x.acted(hit, 1, "requests that were changed")

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/conformance/peer"
 )
 
@@ -16,11 +16,11 @@ func ghostAck(x *trial) string {
 	x.transfer(peer.OpWrite, 64)
 	port := x.env.Wire.Port(x.req.p.PortName())
 	for _, e := range x.tr.Events() {
-		if e.Pkt.Opcode != wire.OpAcknowledge {
+		if e.Pkt.Opcode != ether.OpAcknowledge {
 			continue
 		}
 		for _, ahead := range []uint32{1, 2, 1000} {
-			p, ok := wire.Decode(slices.Clone(e.Pkt.Frame))
+			p, ok := ether.Decode(slices.Clone(e.Pkt.Frame))
 			if !ok {
 				continue
 			}
@@ -44,8 +44,8 @@ func ghostAck(x *trial) string {
 
 // badResponse answers a WRITE with a READ response.
 func badResponse(x *trial) string {
-	hit := x.rule(&wire.Rule{Match: x.target(ack, 64), Kind: wire.Rewrite, Edit: func(p *wire.Packet) {
-		p.BTH()[0] = wire.OpReadOnly
+	hit := x.rule(&ether.Rule{Match: x.target(ack, 64), Kind: ether.Rewrite, Edit: func(p *ether.Packet) {
+		p.BTH()[0] = ether.OpReadOnly
 	}})
 	status := x.refused(x.wr(peer.OpWrite, 1, 64), peer.BadRespErr, peer.FatalErr)
 	x.acted(hit, 1, "responses that were changed")
@@ -54,8 +54,8 @@ func badResponse(x *trial) string {
 
 // unexpectedOpcode puts a WRITE MIDDLE into a SEND.
 func unexpectedOpcode(x *trial) string {
-	hit := x.rule(&wire.Rule{Match: x.target(reqMiddle, faultSize), Kind: wire.Rewrite,
-		Edit: func(p *wire.Packet) { p.BTH()[0] = wire.OpWriteMiddle }})
+	hit := x.rule(&ether.Rule{Match: x.target(reqMiddle, faultSize), Kind: ether.Rewrite,
+		Edit: func(p *ether.Packet) { p.BTH()[0] = ether.OpWriteMiddle }})
 	x.recv(2, faultSize)
 	status := x.refused(x.wr(peer.OpSend, 1, faultSize), peer.RemInvReqErr)
 	x.acted(hit, 1, "requests that were changed")

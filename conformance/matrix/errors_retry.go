@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/conformance/peer"
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/analyse"
@@ -22,14 +22,14 @@ func spare(p *params)   { p.timeout, p.retry = calmTimeout, shortRetry+3 }
 func patient(p *params) { p.timeout = patientTimeout }
 
 // rnrNAKs counts the RNR NAKs that came back.
-func (x *trial) rnrNAKs() *wire.Rule {
-	m := wire.Match{From: x.rsp.p.PortName(), Dst: x.req.p.Addr(x.family), QPN: x.rq.QPN(), AnyPSN: true,
-		Opcodes: []uint8{wire.OpAcknowledge},
-		Func: func(p *wire.Packet) bool {
+func (x *trial) rnrNAKs() *ether.Rule {
+	m := ether.Match{From: x.rsp.p.PortName(), Dst: x.req.p.Addr(x.family), QPN: x.rq.QPN(), AnyPSN: true,
+		Opcodes: []uint8{ether.OpAcknowledge},
+		Func: func(p *ether.Packet) bool {
 			s, ok := p.Syndrome()
 			return ok && ib.Syndrome(s).Kind() == ib.SyndromeRNR
 		}}
-	return x.rule(&wire.Rule{Match: m, Kind: wire.Observe, Times: -1})
+	return x.rule(&ether.Rule{Match: m, Kind: ether.Observe, Times: -1})
 }
 
 func rnrExceeded(x *trial) string {
@@ -83,7 +83,7 @@ func exceeded(op peer.Opcode, at position) func(x *trial) string {
 		target := x.loss(counted, faultSize)
 		m := x.target(at, faultSize)
 		m.AnyPSN = at == ack // whatever a duplicate is answered with
-		lost := x.rule(&wire.Rule{Match: m, Kind: wire.Drop, Times: -1})
+		lost := x.rule(&ether.Rule{Match: m, Kind: ether.Drop, Times: -1})
 		x.recv(2, faultSize)
 		start := time.Now()
 		x.post(op, 1, faultSize)
@@ -144,7 +144,7 @@ func tooSoon(took time.Duration, byTimer bool) error {
 // notExceeded loses it as often as there are retries.
 func notExceeded(op peer.Opcode, at position, times int) func(x *trial) string {
 	return func(x *trial) string {
-		lost := x.rule(&wire.Rule{Match: x.target(at, faultSize), Kind: wire.Drop, Times: times})
+		lost := x.rule(&ether.Rule{Match: x.target(at, faultSize), Kind: ether.Drop, Times: times})
 		x.transfer(op, faultSize)
 		x.acted(lost, times, "the packet was lost")
 		x.transfer(op, faultSize)
@@ -153,28 +153,27 @@ func notExceeded(op peer.Opcode, at position, times int) func(x *trial) string {
 }
 
 // loseOne transfers a message of which one packet is lost, and tells how that was mended.
-func (x *trial) loseOne(op peer.Opcode, at position) (analyse.Loss, *analyse.Repair) {
-	lost, loss := x.rule(&wire.Rule{Match: x.target(at, faultSize), Kind: wire.Drop}), x.loss(at, faultSize)
+func (x *trial) loseOne(op peer.Opcode, at position) *analyse.Repair {
+	lost, loss := x.rule(&ether.Rule{Match: x.target(at, faultSize), Kind: ether.Drop}), x.loss(at, faultSize)
 	x.transfer(op, faultSize)
 	if lost.Hits() != 1 {
 		peer.Must(errNothingLost)
 	}
-	return loss, x.repair(loss)
+	return x.repair(loss)
 }
 
 // partialWrite loses a packet in the middle: what lies before it must not be sent again.
 func partialWrite(x *trial) string {
-	_, r := x.loseOne(peer.OpWrite, reqMiddle)
-	peer.Must(onlyFrom(r))
+	peer.Must(onlyFrom(x.loseOne(peer.OpWrite, reqMiddle)))
 	return "resent from the lost packet on"
 }
 
 // onlyFrom checks that the packet which was lost was sent again, and none before it, but for
 // probes.
 func onlyFrom(r *analyse.Repair) error {
-	if r.Before > lossProbes {
+	if r.Probes > lossProbes {
 		return fmt.Errorf("%d packets before the lost PSN %#x were sent again, want none, or %d probes",
-			r.Before, uint32(r.Loss.PSN), lossProbes)
+			r.Probes, uint32(r.Loss.PSN), lossProbes)
 	}
 	if n := r.Times; n < 2 || n > 2+lossProbes {
 		return fmt.Errorf("the lost PSN %#x was sent %d times, want 2, or %d probes more",
@@ -191,11 +190,10 @@ const readTries = 3
 func partialRead(x *trial) string {
 	late := 0
 	for range readTries {
-		loss, r := x.loseOne(peer.OpRead, rspMiddle)
-		missing := faultSize - loss.PSN.Diff(loss.Request)*faultMTU
-		switch peer.Got(askedAgain(r, missing)) {
+		r := x.loseOne(peer.OpRead, rspMiddle)
+		switch peer.Got(askedAgain(r)) {
 		case forTheRest:
-			return fmt.Sprintf("asked again for the last %d bytes", missing)
+			return fmt.Sprintf("asked again for the last %d bytes", r.Missing)
 		case forAll:
 			late++
 		}
@@ -216,31 +214,32 @@ const (
 	forAll                   // it asked for all
 )
 
-// askedAgain tells how a requester has asked for a lost response, behind which and with which so
-// many bytes were missing. As long as responses do not come it may ask again for all, as probes do.
-func askedAgain(r *analyse.Repair, missing int) (asking, error) {
+// askedAgain tells how a requester has asked for a lost response. As long as responses do not come
+// it may ask for all again, as probes do, or for the last that it asked for.
+func askedAgain(r *analyse.Repair) (asking, error) {
+	lost := uint32(r.Loss.PSN)
 	how := before
 	for _, a := range r.Asked {
-		switch {
-		case a.PSN.Diff(r.Loss.PSN) > 0:
-			return 0, fmt.Errorf("a READ request is for PSN %#x, and %#x is missing", uint32(a.PSN), uint32(r.Loss.PSN))
-		case r.ShownNs != 0 && a.AtNs >= r.ShownNs:
+		if r.ShownNs != 0 && a.AtNs >= r.ShownNs {
 			how = forAll
 		}
 	}
-	if r.Before > lossProbes {
-		return 0, fmt.Errorf("%d READ requests for what is before PSN %#x, want %d probes at most", r.Before,
-			uint32(r.Loss.PSN), lossProbes)
+	if r.Skipped != nil {
+		return 0, fmt.Errorf("a READ request is for PSN %#x, and %#x is missing", uint32(r.Skipped.PSN), lost)
+	}
+	if r.Probes > lossProbes {
+		return 0, fmt.Errorf("%d READ requests again for other than PSN %#x, want %d probes at most", r.Probes,
+			lost, lossProbes)
 	}
 	a, ok := r.For()
 	switch {
-	case ok && int(a.Bytes) != missing && int(a.Bytes) != faultMTU: // the lost one alone
+	case ok && a.Bytes != r.Missing && int(a.Bytes) != r.Loss.MTU: // the lost one alone
 		return 0,
-			fmt.Errorf("the READ request for what was lost is for %d bytes, want the missing %d", a.Bytes, missing)
+			fmt.Errorf("the READ request for what was lost is for %d bytes, want the missing %d", a.Bytes, r.Missing)
 	case ok:
 		return forTheRest, nil
 	case len(r.Asked) == 0 || r.Times == 0:
-		return 0, fmt.Errorf("%d READ requests, and none for PSN %#x", 1+len(r.Asked), uint32(r.Loss.PSN))
+		return 0, fmt.Errorf("%d READ requests again, and none for PSN %#x", len(r.Asked), lost)
 	}
 	return how, nil
 }

@@ -23,7 +23,7 @@ func repaired(response bool, all ...pcap.Packet) *analyse.Repair {
 		return analyse.Endpoint{Addr: addrs[i], QPN: qpn, Known: true}
 	}
 	l := analyse.Loss{Requester: end(0, toUs), Responder: end(1, toGuest), PSN: lostOf, Response: response,
-		Request: firstOf}
+		Request: firstOf, MTU: faultMTU}
 	a := analyse.New(analyse.Options{Conduct: &analyse.Conduct{Losses: []analyse.Loss{l}}})
 	for i := range all {
 		all[i].Frame, all[i].AtNs = i+1, int64(i+1)*int64(ms)
@@ -53,6 +53,7 @@ func TestAskedAgain(t *testing.T) {
 	first := responses(firstOf, 6, lostOf) // without the one that was lost
 	const none = 1000
 	after := responses(lostOf, 6, none)
+	begin, end := ask(firstOf, 4*faultMTU), ask(4, missingBytes-2*faultMTU) // of three parts
 	steps := func(parts ...any) (out []pcap.Packet) {
 		for _, p := range parts {
 			switch p := p.(type) {
@@ -81,15 +82,38 @@ func TestAskedAgain(t *testing.T) {
 		"for all":                {steps(all, first, all, responses(firstOf, 6, none)), forAll, ""},
 		"the next READ":          {steps(all, first, rest, after, ask(6, faultSize)), forTheRest, ""},
 		"three probes": {steps(all, all, all, all, first, rest, after), 0,
-			"3 READ requests for what is before"},
+			"3 READ requests again for other"},
 		"for less": {steps(all, first, ask(lostOf+1, missingBytes-faultMTU), rest, after), 0,
 			"is for PSN 0x3"},
 		"for too few bytes": {steps(all, first, ask(lostOf, missingBytes-1), after), 0, "want the missing"},
-		"for nothing":       {steps(all, first), 0, "1 READ requests, and none for PSN 0x2"},
+		"for nothing":       {steps(all, first), 0, "0 READ requests again, and none for PSN 0x2"},
 		"nothing":           {nil, 0, "none for PSN 0x2"},
+		// Seen with a slow peer.
+		"in parts, the first of one": {steps(begin, ask(lostOf, 2*faultMTU), end, responses(lostOf, 4, lostOf),
+			ask(lostOf, faultMTU), responses(4, 6, none), responses(lostOf, lostOf+1, none)), forTheRest, ""},
+		"in parts, one inside": {steps(ask(firstOf, 6*faultMTU), end, responses(firstOf, 4, lostOf),
+			ask(lostOf, 2*faultMTU), responses(lostOf, 6, none)), forTheRest, ""},
+		"in parts, the last of one": {steps(ask(firstOf, 5*faultMTU), ask(3, missingBytes-faultMTU), first,
+			ask(lostOf, faultMTU), responses(lostOf, lostOf+1, none)), forTheRest, ""},
+		"in parts, a probe for the last": {steps(begin, ask(lostOf, 2*faultMTU), end, end, first,
+			ask(lostOf, 2*faultMTU), responses(lostOf, 6, none)), forTheRest, ""},
+		"in parts, a probe for the first": {steps(begin, begin, ask(lostOf, 2*faultMTU), end, first,
+			ask(lostOf, 2*faultMTU), responses(lostOf, 6, none)), forTheRest, ""},
+		"in parts, for all": {steps(ask(firstOf, 6*faultMTU), end, first, ask(firstOf, 6*faultMTU),
+			responses(firstOf, 6, none)), forAll, ""},
+		"in parts, for more than its own": {steps(begin, ask(lostOf, 2*faultMTU), end, first, rest, after), 0,
+			"want the missing 2048"},
+		"in parts, for less": {steps(begin, ask(lostOf, 2*faultMTU), end, first, ask(lostOf+1, faultMTU), after), 0,
+			"is for PSN 0x3"},
+		"in parts, only behind": {steps(begin, ask(lostOf, 2*faultMTU), end, first, end, after), 0,
+			"0 READ requests again, and none for PSN 0x2"},
+		"in parts, once": {steps(begin, ask(lostOf, 2*faultMTU), end, first), 0,
+			"0 READ requests again, and none for PSN 0x2"},
+		"in parts, three probes": {steps(begin, begin, ask(lostOf, 2*faultMTU), end, end, end,
+			first, rest, after), 0, "3 READ requests again for other"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			how, err := askedAgain(repaired(true, c.packets...), missingBytes)
+			how, err := askedAgain(repaired(true, c.packets...))
 			if c.want != "" {
 				require.ErrorContains(t, err, c.want)
 				return

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/conformance/peer"
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/analyse"
@@ -30,18 +30,18 @@ const (
 // fault is what happens to that packet.
 type fault struct {
 	name  string
-	kind  wire.Kind
+	kind  ether.Kind
 	times int
 	warm  int // operations before, from which the requester knows the round trip
 }
 
 var faults = []fault{
-	{name: "drop", kind: wire.Drop, times: 1},
-	{name: "drop twice", kind: wire.Drop, times: 2},
-	{name: "drop late", kind: wire.Drop, times: 1, warm: 8},
-	{name: "duplicate", kind: wire.Duplicate, times: 1},
-	{name: "reorder", kind: wire.Hold, times: 1},
-	{name: "corrupt", kind: wire.Corrupt, times: 1},
+	{name: "drop", kind: ether.Drop, times: 1},
+	{name: "drop twice", kind: ether.Drop, times: 2},
+	{name: "drop late", kind: ether.Drop, times: 1, warm: 8},
+	{name: "duplicate", kind: ether.Duplicate, times: 1},
+	{name: "reorder", kind: ether.Hold, times: 1},
+	{name: "corrupt", kind: ether.Corrupt, times: 1},
 }
 
 const (
@@ -70,9 +70,9 @@ var faultOps = []struct {
 
 // target returns the match of the packet at a position of an operation that starts at the
 // connection's present PSN.
-func (c *conn) target(at position, size int) wire.Match {
+func (c *conn) target(at position, size int) ether.Match {
 	n := uint32(c.packets(size))
-	m := wire.Match{From: c.req.p.PortName(), Dst: c.rsp.p.Addr(c.family), Src: c.req.p.Addr(c.family),
+	m := ether.Match{From: c.req.p.PortName(), Dst: c.rsp.p.Addr(c.family), Src: c.req.p.Addr(c.family),
 		QPN: c.sq.QPN(), PSN: c.psn}
 	switch at {
 	case ack, rspFirst, rspMiddle, rspLast:
@@ -89,10 +89,10 @@ func (c *conn) target(at position, size int) wire.Match {
 }
 
 // between returns whether a packet belongs to the connection.
-func (c *conn) between() func(*wire.Packet) bool {
+func (c *conn) between() func(*ether.Packet) bool {
 	a, b := c.req.p.Addr(c.family), c.rsp.p.Addr(c.family)
 	qa, qb := c.rq.QPN(), c.sq.QPN()
-	return func(p *wire.Packet) bool {
+	return func(p *ether.Packet) bool {
 		return p.Src == a && p.Dst == b && p.QPN == qb || p.Src == b && p.Dst == a && p.QPN == qa
 	}
 }
@@ -103,7 +103,7 @@ func (e *Env) faultJobs(r role) (jobs []job) {
 		for _, o := range faultOps {
 			for _, at := range o.at {
 				for _, ft := range faults {
-					if f == peer.V6 && !e.Full && ft.kind != wire.Corrupt && ft.name != "drop" {
+					if f == peer.V6 && !e.Full && ft.kind != ether.Corrupt && ft.name != "drop" {
 						continue
 					}
 					row := e.row("faults", o.typedOp.String(), r)
@@ -168,7 +168,7 @@ func (e *Env) oneFault(p *pair, t typedOp, f peer.Family, size int, at position,
 	if t.op == peer.OpFlush { // one packet, behind the WRITE that it flushes
 		match.PSN = (c.psn + uint32(c.packets(size))) & psnMask
 	}
-	rule := &wire.Rule{Match: match, Kind: ft.kind, Times: ft.times, Offset: -5}
+	rule := &ether.Rule{Match: match, Kind: ft.kind, Times: ft.times, Offset: -5}
 	e.Wire.Add(rule)
 	begin := time.Now()
 	err = c.transfer(t.op, size)
@@ -231,25 +231,25 @@ func timeoutOfFault(req, rsp peer.Peer, op peer.Opcode, at position, ft fault) i
 // answered from what the responder remembers.)
 func rxeForgetsVA(op peer.Opcode, at position, ft fault) bool {
 	return (op == peer.OpAtomicWrite || op == peer.OpFlush) && at == reqOnly &&
-		(ft.kind == wire.Drop || ft.kind == wire.Corrupt)
+		(ft.kind == ether.Drop || ft.kind == ether.Corrupt)
 }
 
 // rxeOvertakes reports whether a fault lets a repeated request of rxe 6.12, with address 0, arrive
 // before the first one, if its timer expires meanwhile. A guest that had paused was seen to send it
 // again after 3 ms, where the ACK timeout is 134 ms.
 func rxeOvertakes(op peer.Opcode, at position, ft fault) bool {
-	return (op == peer.OpAtomicWrite || op == peer.OpFlush) && at == reqOnly && ft.kind == wire.Hold
+	return (op == peer.OpAtomicWrite || op == peer.OpFlush) && at == reqOnly && ft.kind == ether.Hold
 }
 
 // rxeForgetsFlush reports whether a fault makes rxe 6.12 see a repeated FLUSH, which it
 // does not remember and drops in silence.
 func rxeForgetsFlush(op peer.Opcode, at position, ft fault) bool {
-	return op == peer.OpFlush && at == ack && (ft.kind == wire.Drop || ft.kind == wire.Corrupt)
+	return op == peer.OpFlush && at == ack && (ft.kind == ether.Drop || ft.kind == ether.Corrupt)
 }
 
 // forgotVA checks that the repeated request did have address 0, and that it was refused:
 // nothing else is right, because to the responder it is a request for address 0.
-func (c *conn) forgotVA(m wire.Match, got error, tr *wire.Trace, v *wire.Views) error {
+func (c *conn) forgotVA(m ether.Match, got error, tr *ether.Trace, v *ether.Views) error {
 	r, err := c.analysed(v, atRequester,
 		analyse.Conduct{Losses: []analyse.Loss{{Requester: c.ends()[0], Responder: c.ends()[1], PSN: ib.PSN(m.PSN)}}})
 	switch {
@@ -273,8 +273,8 @@ func (e *Env) unreliable(r role, f peer.Family) []job {
 	var jobs []job
 	for _, op := range []peer.Opcode{peer.OpSend, peer.OpWriteImm} {
 		for _, at := range []position{reqFirst, reqMiddle, reqLast} {
-			for _, ft := range []fault{{name: "drop", kind: wire.Drop, times: 1}, {name: "corrupt",
-				kind: wire.Corrupt, times: 1}} {
+			for _, ft := range []fault{{name: "drop", kind: ether.Drop, times: 1}, {name: "corrupt",
+				kind: ether.Corrupt, times: 1}} {
 				row := e.row("faults", typedOp{peer.UC, op}.String(), r)
 				row.MTU, row.Size, row.Family, row.Fault = faultMTU, faultSize, string(f), ft.name+" "+string(at)
 				row.Authority = "IBTA 9.8.2.2: UC messages with a gap are dropped whole"
@@ -301,7 +301,7 @@ func (e *Env) oneLoss(p *pair, op peer.Opcode, f peer.Family, at position, ft fa
 	tr := e.Wire.Trace(c.between())
 	defer tr.Stop()
 	begin := c.psn
-	rule := &wire.Rule{Match: c.target(at, faultSize), Kind: ft.kind, Offset: -5}
+	rule := &ether.Rule{Match: c.target(at, faultSize), Kind: ft.kind, Offset: -5}
 	e.Wire.Add(rule)
 	defer e.Wire.Remove(rule)
 	if err := c.sq.PostRecv(peer.RecvWR{
@@ -368,7 +368,7 @@ func (c *conn) sendOnly(op peer.Opcode, n uint32) (seed uint64, err error) {
 
 // waitHits waits until a rule has acted often enough: the condition is the packets', the
 // time only a limit.
-func waitHits(r *wire.Rule, n int, within time.Duration) error {
+func waitHits(r *ether.Rule, n int, within time.Duration) error {
 	end := time.Now().Add(within)
 	for r.Hits() < n {
 		if time.Now().After(end) {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/conformance/peer"
 )
 
@@ -20,7 +20,7 @@ func (p profiled) Profile() peer.Profile { return p.profile }
 func TestTimeoutOfFault(t *testing.T) {
 	us, rxe, nic := profiled{profile: peer.ProfileGoroce}, profiled{profile: peer.ProfileRXE},
 		profiled{profile: peer.ProfileConnectX}
-	drop := fault{kind: wire.Drop, times: 1}
+	drop := fault{kind: ether.Drop, times: 1}
 	for _, c := range []struct {
 		name     string
 		req, rsp peer.Peer

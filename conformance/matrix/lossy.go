@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/conformance/peer"
 	"github.com/goroce/goroce/internal/report"
 )
@@ -94,7 +94,7 @@ func (c *conn) partly(dst peer.MR, size int, seed uint64) (bool, error) {
 
 // seen adds to a lostError how many of the packets since a PSN have come here, if the receiver is
 // here.
-func (c *conn) seen(err error, tr *wire.Trace, first uint32) error {
+func (c *conn) seen(err error, tr *ether.Trace, first uint32) error {
 	l, lost := isLost(err)
 	if !lost {
 		return err

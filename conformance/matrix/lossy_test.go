@@ -10,9 +10,9 @@ import (
 	"github.com/goroce/goroce/internal/report"
 	"github.com/stretchr/testify/require"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/conformance/peer"
-	"github.com/goroce/goroce/conformance/wirelink"
+	"github.com/goroce/goroce/conformance/switchlink"
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
 )
@@ -46,14 +46,14 @@ func TestVerdictOfLosses(t *testing.T) {
 
 // behindLoss returns an environment of two devices of this process, of which the second is behind a
 // wire that the checks do not see, and that wire.
-func behindLoss(t *testing.T, n byte) (*Env, *wire.Switch) {
+func behindLoss(t *testing.T, n byte) (*Env, *ether.Switch) {
 	pid := os.Getpid()
-	sw, hidden := wire.New(), wire.New()
-	device := func(at byte, port string, sw *wire.Switch) *peer.Goroce {
+	sw, hidden := ether.New(), ether.New()
+	device := func(at byte, port string, sw *ether.Switch) *peer.Goroce {
 		p, err := peer.NewGoroce(peer.GorocePlace{
 			Addr4: netip.AddrFrom4([4]byte{127, 20 + 2*n + at, byte(pid >> 8), byte(pid)}), PortName: port,
 			WrapLink: func(l link.Link) link.Link {
-				w, err := wirelink.New(l, sw)
+				w, err := switchlink.New(l, sw)
 				require.NoError(t, err)
 				return w
 			},
@@ -62,35 +62,35 @@ func behindLoss(t *testing.T, n byte) (*Env, *wire.Switch) {
 		t.Cleanup(func() { require.NoError(t, p.Close()) })
 		return p
 	}
-	e := &Env{Wire: sw, Report: new(Report), Kernel: "peer", Link: "udp", RefPort: wirelink.Far, Seed: 1,
+	e := &Env{Wire: sw, Report: new(Report), Kernel: "peer", Link: "udp", RefPort: switchlink.Far, Seed: 1,
 		wait: time.Second}
-	e.Subject, e.Ref = device(0, wirelink.Near, sw), struct{ peer.Peer }{device(1, wirelink.Far, hidden)}
+	e.Subject, e.Ref = device(0, switchlink.Near, sw), struct{ peer.Peer }{device(1, switchlink.Far, hidden)}
 	return e, hidden
 }
 
 // Rows of UC whose packets get lost where nobody sees it.
 func TestLosses(t *testing.T) {
-	middle := func(p *wire.Packet) bool {
+	middle := func(p *ether.Packet) bool {
 		return ib.Opcode(p.Opcode).Info().Transport == ib.UC && ib.Opcode(p.Opcode).Info().Pos == 0
 	}
-	opcode := func(op ib.Opcode) func(p *wire.Packet) bool {
-		return func(p *wire.Packet) bool { return ib.Opcode(p.Opcode) == op }
+	opcode := func(op ib.Opcode) func(p *ether.Packet) bool {
+		return func(p *ether.Packet) bool { return ib.Opcode(p.Opcode) == op }
 	}
-	unreliable := func(p *wire.Packet) bool { return ib.Opcode(p.Opcode).Info().Transport == ib.UC }
-	some := func(n int64) func(p *wire.Packet) bool {
+	unreliable := func(p *ether.Packet) bool { return ib.Opcode(p.Opcode).Info().Transport == ib.UC }
+	some := func(n int64) func(p *ether.Packet) bool {
 		var seen atomic.Int64
-		return func(p *wire.Packet) bool { return unreliable(p) && seen.Add(1)%n == 0 }
+		return func(p *ether.Packet) bool { return unreliable(p) && seen.Add(1)%n == 0 }
 	}
-	behind := func(n int64, lose func(*wire.Packet) bool) func(*wire.Packet) bool {
+	behind := func(n int64, lose func(*ether.Packet) bool) func(*ether.Packet) bool {
 		var seen atomic.Int64
-		return func(p *wire.Packet) bool { return lose(p) && seen.Add(1) > n }
+		return func(p *ether.Packet) bool { return lose(p) && seen.Add(1) > n }
 	}
 	const group, uc = "operations", "uc "
 	for i, c := range []struct {
 		name, group, op string
 		role            role
 		size            int
-		lose            func(*wire.Packet) bool
+		lose            func(*ether.Packet) bool
 		times           int // 0: each
 		result          Result
 		says            string // in Retried or Detail
@@ -131,12 +131,12 @@ func TestLosses(t *testing.T) {
 			if times == 0 {
 				times = -1
 			}
-			from := wirelink.Far
+			from := switchlink.Far
 			if c.role == responder {
-				from = wirelink.Near
+				from = switchlink.Near
 			}
-			hidden.Add(&wire.Rule{
-				Match: wire.Match{From: from, AnyPSN: true, Func: c.lose}, Kind: wire.Drop, Times: times,
+			hidden.Add(&ether.Rule{
+				Match: ether.Match{From: from, AnyPSN: true, Func: c.lose}, Kind: ether.Drop, Times: times,
 			})
 			require.NoError(t, e.Run(t.Context(), c.group))
 			rows := e.Report.Rows()

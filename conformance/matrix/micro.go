@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/conformance/peer"
 	"github.com/goroce/goroce/ib"
 )
@@ -130,12 +130,12 @@ func (e *Env) oneMicro(p *pair, b micro, f *findings) error {
 }
 
 // toResponder reports whether a packet is one of the requester's.
-func (x *trial) toResponder(p *wire.Packet) bool {
+func (x *trial) toResponder(p *ether.Packet) bool {
 	return p.Dst == x.rsp.p.Addr(x.family) && p.QPN == x.sq.QPN()
 }
 
 // syndromeOf is the syndrome of an acknowledgement; ok is false for other packets.
-func syndromeOf(p *wire.Packet) (s ib.Syndrome, ok bool) {
+func syndromeOf(p *ether.Packet) (s ib.Syndrome, ok bool) {
 	if !p.IsAck() {
 		return 0, false
 	}

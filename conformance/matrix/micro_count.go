@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/conformance/peer"
 	"github.com/goroce/goroce/roce/analyse"
 )
@@ -16,8 +16,8 @@ import (
 // how close together.
 func cnpGap(x *trial, f *findings) {
 	const size = 256 * faultMTU
-	match := wire.Match{From: x.req.p.PortName(), Dst: x.rsp.p.Addr(x.family), QPN: x.sq.QPN(), AnyPSN: true}
-	marked := x.rule(&wire.Rule{Match: match, Kind: wire.MarkCE, Times: -1})
+	match := ether.Match{From: x.req.p.PortName(), Dst: x.rsp.p.Addr(x.family), QPN: x.sq.QPN(), AnyPSN: true}
+	marked := x.rule(&ether.Rule{Match: match, Kind: ether.MarkCE, Times: -1})
 	x.transfer(peer.OpWrite, size)
 	r := peer.Got(x.analysed(x.v, atResponder, analyse.Conduct{}))
 	peer.Must(breaches(x.rsp.p.Name(), r))
@@ -37,7 +37,7 @@ func (x *trial) cnpTimes(f *findings) {
 		switch {
 		case x.toResponder(e.Pkt) && first < 0:
 			first = e.At
-		case e.Pkt.Opcode != wire.OpCNP:
+		case e.Pkt.Opcode != ether.OpCNP:
 		case last < 0:
 			f.time("cnp_made", e.At-first)
 			last = e.At

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/conformance/peer"
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/analyse"
@@ -24,7 +24,7 @@ func lossCounters(x *trial, f *findings) {
 	for _, s := range []*side{x.req, x.rsp} {
 		before[s] = peer.Got(s.s.Counters())
 	}
-	x.rule(&wire.Rule{Match: x.target(reqMiddle, faultSize), Kind: wire.Drop})
+	x.rule(&ether.Rule{Match: x.target(reqMiddle, faultSize), Kind: ether.Drop})
 	x.transfer(peer.OpSend, faultSize)
 	naks := peer.Got(x.analysed(x.v, atRequester, analyse.Conduct{})).Connections[0].Ways[0].Sequence
 	gaps := min(naks, 1)
@@ -141,13 +141,13 @@ func faultCounters(x *trial, f *findings) {
 	for _, ft := range []struct {
 		op   peer.Opcode
 		at   position
-		rule *wire.Rule
+		rule *ether.Rule
 	}{
-		{peer.OpSend, reqMiddle, &wire.Rule{Kind: wire.Drop}},
-		{peer.OpWrite, reqMiddle, &wire.Rule{Kind: wire.Duplicate}},
-		{peer.OpRead, rspMiddle, &wire.Rule{Kind: wire.Drop}},
-		{peer.OpWrite, reqMiddle, &wire.Rule{Kind: wire.Corrupt, Offset: -5}},
-		{peer.OpWrite, reqMiddle, &wire.Rule{Kind: wire.MarkCE, Times: -1}},
+		{peer.OpSend, reqMiddle, &ether.Rule{Kind: ether.Drop}},
+		{peer.OpWrite, reqMiddle, &ether.Rule{Kind: ether.Duplicate}},
+		{peer.OpRead, rspMiddle, &ether.Rule{Kind: ether.Drop}},
+		{peer.OpWrite, reqMiddle, &ether.Rule{Kind: ether.Corrupt, Offset: -5}},
+		{peer.OpWrite, reqMiddle, &ether.Rule{Kind: ether.MarkCE, Times: -1}},
 	} {
 		ft.rule.Match = x.target(ft.at, faultSize)
 		ft.rule.Match.AnyPSN = ft.rule.Times < 0
@@ -187,7 +187,7 @@ type seenFaults struct {
 	seqNAKs, rnrNAKs, ahead, duplicates, impliedNAKs, damaged, marked, cnps int
 }
 
-func (s *seenFaults) add(x *trial, events []wire.Event) {
+func (s *seenFaults) add(x *trial, events []ether.Event) {
 	expected := uint32(firstPSN) // by the responder
 	lostResponse := uint32(0)
 	response := false // one was lost
@@ -200,7 +200,7 @@ func (s *seenFaults) add(x *trial, events []wire.Event) {
 			}
 			continue
 		}
-		if response && p.Opcode == wire.OpReadRequest && p.PSN == lostResponse {
+		if response && p.Opcode == ether.OpReadRequest && p.PSN == lostResponse {
 			s.impliedNAKs++
 			response = false
 		}
@@ -214,7 +214,7 @@ func (s *seenFaults) add(x *trial, events []wire.Event) {
 		if p.ECN == ecnCE {
 			s.marked += copies
 		}
-		if e.Fate == wire.Corrupt.String() {
+		if e.Fate == ether.Corrupt.String() {
 			s.damaged++
 			continue
 		}
@@ -231,14 +231,14 @@ func (s *seenFaults) add(x *trial, events []wire.Event) {
 	}
 }
 
-func (s *seenFaults) fromResponder(e wire.Event, expected *uint32) {
+func (s *seenFaults) fromResponder(e ether.Event, expected *uint32) {
 	p := e.Pkt
 	if !e.Delivered() {
 		return
 	}
 	syn, ok := syndromeOf(p)
 	switch {
-	case p.Opcode == wire.OpCNP:
+	case p.Opcode == ether.OpCNP:
 		s.cnps++
 	case ok && syn == ib.NAKSequence:
 		s.seqNAKs++
@@ -249,8 +249,8 @@ func (s *seenFaults) fromResponder(e wire.Event, expected *uint32) {
 }
 
 // psns is how many PSNs a request packet takes.
-func (x *trial) psns(p *wire.Packet) int {
-	if p.Opcode != wire.OpReadRequest {
+func (x *trial) psns(p *ether.Packet) int {
+	if p.Opcode != ether.OpReadRequest {
 		return 1
 	}
 	const lengthAt = 12 // in the RETH

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/conformance/peer"
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/analyse"
@@ -35,14 +35,14 @@ func ackLatency(x *trial, f *findings) {
 const microMessage = 64
 
 // isACK reports whether a packet acknowledges what has its PSN.
-func isACK(p *wire.Packet) bool {
+func isACK(p *ether.Packet) bool {
 	s, ok := syndromeOf(p)
 	return ok && s.Kind() == ib.SyndromeACK
 }
 
 // answered is the time from the first transmission of the packet with PSN first to the ACK that
 // covers PSN last.
-func (x *trial) answered(events []wire.Event, first, last uint32) (d time.Duration, ok bool) {
+func (x *trial) answered(events []ether.Event, first, last uint32) (d time.Duration, ok bool) {
 	sent := time.Duration(-1)
 	for _, e := range events {
 		switch p := e.Pkt; {
@@ -61,7 +61,7 @@ func (x *trial) lose(at position, op func()) []*analyse.Repair {
 	var losses []analyse.Loss
 	for range x.env.microTimes() {
 		losses = append(losses, x.loss(at, faultSize))
-		x.rule(&wire.Rule{Match: x.target(at, faultSize), Kind: wire.Drop})
+		x.rule(&ether.Rule{Match: x.target(at, faultSize), Kind: ether.Drop})
 		op()
 	}
 	r := peer.Got(x.analysed(x.v, atRequester, analyse.Conduct{Losses: losses}))
@@ -134,7 +134,7 @@ func timeoutMs(code int) float64 {
 // timeoutSeries loses the last packet for ever, and measures the times between its transmissions.
 func timeoutSeries(x *trial, f *findings) {
 	loss := x.loss(reqLast, faultSize)
-	x.rule(&wire.Rule{Match: x.target(reqLast, faultSize), Kind: wire.Drop, Times: -1})
+	x.rule(&ether.Rule{Match: x.target(reqLast, faultSize), Kind: ether.Drop, Times: -1})
 	x.recv(2, faultSize)
 	x.post(peer.OpSend, 1, faultSize)
 	x.fails(1, peer.RetryExcErr)

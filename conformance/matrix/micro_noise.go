@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/conformance/peer"
 )
 
@@ -41,7 +41,7 @@ func noisyNeighbour(x *trial, f *findings) {
 	x.keep(x.conn) // the victim's packets explain a failure
 	lost := 0
 	for _, loss := range []bool{false, true, false, true} {
-		var rules []*wire.Rule
+		var rules []*ether.Rule
 		for _, n := range neighbours {
 			if loss {
 				rules = append(rules, x.rule(n.lossRule()))
@@ -94,11 +94,11 @@ type neighbour struct {
 }
 
 // lossRule loses one of many of its requests.
-func (n *neighbour) lossRule() *wire.Rule {
+func (n *neighbour) lossRule() *ether.Rule {
 	seen := 0
-	return &wire.Rule{Kind: wire.Drop, Times: -1, Match: wire.Match{From: n.req.p.PortName(),
+	return &ether.Rule{Kind: ether.Drop, Times: -1, Match: ether.Match{From: n.req.p.PortName(),
 		Dst: n.rsp.p.Addr(n.family), QPN: n.sq.QPN(), AnyPSN: true,
-		Func: func(*wire.Packet) bool { seen++; return seen%lossEvery == 0 }}}
+		Func: func(*ether.Packet) bool { seen++; return seen%lossEvery == 0 }}}
 }
 
 // keepBusy posts WRITEs if those before are done.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/conformance/peer"
 )
 
@@ -99,14 +99,14 @@ func TestCountersLate(t *testing.T) {
 func TestSeenFaults(t *testing.T) {
 	us, guest := addrs[0], addrs[1]
 	x := microTrial(t, us, guest)
-	request := func(psn uint32, fate string) wire.Event {
-		return wire.Event{Fate: fate, Pkt: &wire.Packet{
-			Src: us, Dst: guest, QPN: guestQPN, Opcode: wire.OpWriteMiddle, PSN: (firstPSN + psn) & psnMask,
+	request := func(psn uint32, fate string) ether.Event {
+		return ether.Event{Fate: fate, Pkt: &ether.Packet{
+			Src: us, Dst: guest, QPN: guestQPN, Opcode: ether.OpWriteMiddle, PSN: (firstPSN + psn) & psnMask,
 		}}
 	}
 	ce := request(9, "mark-ce")
 	ce.Pkt.ECN = ecnCE
-	events := []wire.Event{
+	events := []ether.Event{
 		request(0, ""), request(1, "drop"), request(2, ""), request(3, ""), // two are ahead
 		request(1, ""), request(2, ""), request(3, ""), // repaired
 		request(4, "duplicate"), request(3, ""), // a copy, and an old one
@@ -122,20 +122,20 @@ func TestSeenFaults(t *testing.T) {
 // The time of an answer is that from the first transmission to the ACK that covers the last packet.
 func TestAnswered(t *testing.T) {
 	x := microTrial(t, addrs[0], addrs[1])
-	event := func(at time.Duration, psn uint32, ack bool) wire.Event {
-		p := &wire.Packet{Src: addrs[0], Dst: addrs[1], QPN: guestQPN, Opcode: wire.OpWriteMiddle, PSN: psn,
+	event := func(at time.Duration, psn uint32, ack bool) ether.Event {
+		p := &ether.Packet{Src: addrs[0], Dst: addrs[1], QPN: guestQPN, Opcode: ether.OpWriteMiddle, PSN: psn,
 			Frame: make([]byte, 32)}
 		if ack {
-			p = &wire.Packet{Src: addrs[1], Dst: addrs[0], QPN: 1, Opcode: wire.OpAcknowledge, PSN: psn,
+			p = &ether.Packet{Src: addrs[1], Dst: addrs[0], QPN: 1, Opcode: ether.OpAcknowledge, PSN: psn,
 				Frame: make([]byte, 32)}
 		}
-		return wire.Event{At: at, Pkt: p}
+		return ether.Event{At: at, Pkt: p}
 	}
-	d, ok := x.answered([]wire.Event{event(1, 5, true), event(10, 6, false), event(12, 7, false),
+	d, ok := x.answered([]ether.Event{event(1, 5, true), event(10, 6, false), event(12, 7, false),
 		event(20, 6, false), event(25, 6, true), event(30, 7, true)}, 6, 7)
 	require.True(t, ok)
 	require.Equal(t, time.Duration(20), d)
-	_, ok = x.answered([]wire.Event{event(10, 6, false), event(25, 6, true)}, 6, 7)
+	_, ok = x.answered([]ether.Event{event(10, 6, false), event(25, 6, true)}, 6, 7)
 	require.False(t, ok, "the ACK is of the packet before")
 }
 

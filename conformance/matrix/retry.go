@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/conformance/peer"
 )
 
@@ -146,7 +146,7 @@ func (e starvedError) Unwrap() error { return e.error }
 
 // excuse returns err as a starvedError if it says that the requester's retries ran out, and the
 // wire that the guest was not running.
-func (c *conn) excuse(err error, tr *wire.Trace) error {
+func (c *conn) excuse(err error, tr *ether.Trace) error {
 	var s statusError
 	if !errors.As(err, &s) || s.Status != peer.RetryExcErr {
 		return err

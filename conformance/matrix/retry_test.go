@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 )
 
 // outcomes returns a program that ends in each of the ways and then passes, and how often it ran.
@@ -128,7 +128,7 @@ func TestTooManyInconclusive(t *testing.T) {
 
 // A program that says what is wanted and sends nothing has not passed.
 func TestProgramsMustSend(t *testing.T) {
-	sw := wire.New()
+	sw := ether.New()
 	defer sw.Close()
 	e := &Env{Wire: sw}
 	run := func() outcome { return outcome{detail: "fine", result: Pass} }

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/conformance/peer"
 )
 
@@ -36,7 +36,7 @@ const (
 
 // Env is what a run of checks works with.
 type Env struct {
-	Wire   *wire.Switch
+	Wire   *ether.Switch
 	Report *Report
 	// Kernel and Link label the rows; Link is the subject's.
 	Kernel, Link string
@@ -74,7 +74,7 @@ type Env struct {
 	Tolerant *Tolerance
 	// Explain, if not nil, is shown each row of Run that has failed, with the last packets of its
 	// connection, and returns it with what it has to say.
-	Explain func(Row, []wire.Event) Row
+	Explain func(Row, []ether.Event) Row
 	// StoodStill, if not nil, returns for how long the guest answered nobody between two times on
 	// the clock of Wire: the longest such time, and all together.
 	StoodStill func(from, to time.Duration) (longest, all time.Duration)
@@ -182,7 +182,7 @@ type pair struct {
 	env      *Env
 	req, rsp *side
 	seed     uint64
-	kept     *wire.Trace // of the last connection, if failures are explained
+	kept     *ether.Trace // of the last connection, if failures are explained
 }
 
 // open makes sessions on both peers, for the subject in a role.
@@ -212,7 +212,7 @@ func (p *pair) keep(c *conn) {
 }
 
 // packets are those that were kept.
-func (p *pair) packets() []wire.Event {
+func (p *pair) packets() []ether.Event {
 	if p.kept == nil {
 		return nil
 	}

@@ -3,7 +3,7 @@ package matrix
 import (
 	"slices"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/conformance/peer"
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/analyse"
@@ -24,12 +24,12 @@ const rxeInflight = 64
 // then notes that it wants to be woken when packets leave; if all of them leave in between nobody
 // wakes it. UC has no timer for that, and that of RC does not run while everything that was sent is
 // acknowledged: then rxe stands still for a minute and longer, once in about 5,000 rows.
-func (c *conn) stalled(tr *wire.Trace, first uint32, size int) bool {
+func (c *conn) stalled(tr *ether.Trace, first uint32, size int) bool {
 	if c.typ != peer.UC && c.typ != peer.RC || !isRXE(c.req.p) || tr.Lost() > 0 {
 		return false
 	}
 	events := tr.Events()
-	if slices.ContainsFunc(events, func(e wire.Event) bool { return e.Fate != "" }) {
+	if slices.ContainsFunc(events, func(e ether.Event) bool { return e.Fate != "" }) {
 		return false
 	}
 	return stopped(delivered(events), first, c.packets(size))

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/stretchr/testify/require"
 )
 
@@ -43,7 +43,7 @@ type attempt struct {
 // a row return.
 func standing(t *testing.T, list []attempt) (e *Env, next func() error, made *int) {
 	e, _, _ = laneEnv()
-	e.Wire = wire.New()
+	e.Wire = ether.New()
 	t.Cleanup(e.Wire.Close)
 	made = new(int)
 	e.StoodStill = func(time.Duration, time.Duration) (longest, all time.Duration) {

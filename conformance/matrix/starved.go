@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/roce/analyse"
 )
 
@@ -52,22 +52,22 @@ func exhausted(output string) bool {
 type recorder struct {
 	now     func() time.Duration
 	between [2]netip.Addr
-	tr      *wire.Trace
+	tr      *ether.Trace
 	seen    *wired
 
 	mu    sync.Mutex
 	bytes int // behind the BTHs of all packets so far
 }
 
-func record(w *wire.Switch, between [2]netip.Addr) *recorder {
+func record(w *ether.Switch, between [2]netip.Addr) *recorder {
 	r := &recorder{now: w.Now, between: between, seen: newWired(rememberedPackets)}
-	r.tr = w.Trace(func(p *wire.Packet) bool { r.packet(p); return false })
+	r.tr = w.Trace(func(p *ether.Packet) bool { r.packet(p); return false })
 	return r
 }
 
 func (r *recorder) stop() { r.tr.Stop() }
 
-func (r *recorder) packet(p *wire.Packet) {
+func (r *recorder) packet(p *ether.Packet) {
 	if !r.isBetween(p) {
 		return
 	}
@@ -85,12 +85,12 @@ func (r *recorder) moved() int {
 }
 
 // isBetween reports whether a packet goes from one of the addresses to the other, or to a group.
-func (r *recorder) isBetween(p *wire.Packet) bool {
+func (r *recorder) isBetween(p *ether.Packet) bool {
 	a, b := r.between[0], r.between[1]
 	return p.Src == a && (p.Dst == b || p.Dst.IsMulticast()) || p.Src == b && (p.Dst == a || p.Dst.IsMulticast())
 }
 
-// guestPort is what the wire knows of what the guest has sent: see [wire.Port].
+// guestPort is what the wire knows of what the guest has sent: see [ether.Port].
 type guestPort interface {
 	SilentIn(from, to time.Duration) bool
 	MuteIn(from, to time.Duration, qps int) bool

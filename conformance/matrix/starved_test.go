@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
-	"github.com/goroce/goroce/conformance/wirelink"
+	"github.com/goroce/goroce/conformance/lab/ether"
+	"github.com/goroce/goroce/conformance/switchlink"
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/analyse"
 	"github.com/goroce/goroce/roce/pcap"
@@ -162,25 +162,25 @@ func TestStarvation(t *testing.T) {
 
 // What a rule kept or damaged has not reached anybody.
 func TestDelivered(t *testing.T) {
-	frame := func(op uint8, psn uint32) *wire.Packet {
+	frame := func(op uint8, psn uint32) *ether.Packet {
 		b := slices.Concat(make([]byte, 12), []byte{8, 0},
-			wirelink.SentHeaders(addrs[0], addrs[1], 50000, 0, make([]byte, 12+16+4)))
+			switchlink.SentHeaders(addrs[0], addrs[1], 50000, 0, make([]byte, 12+16+4)))
 		b = append(b, op, 0, 0xff, 0xff, 0, 0, 0, toGuest, 0, byte(psn>>16), byte(psn>>8), byte(psn))
-		p, ok := wire.Decode(append(b, make([]byte, 16+4)...))
+		p, ok := ether.Decode(append(b, make([]byte, 16+4)...))
 		require.True(t, ok)
 		p.Seal()
 		return p
 	}
-	bad := frame(wire.OpWriteOnly, 5)
+	bad := frame(ether.OpWriteOnly, 5)
 	bad.Body()[0] ^= 1
-	good := frame(wire.OpWriteOnly, 5)
-	r := delivered([]wire.Event{
+	good := frame(ether.OpWriteOnly, 5)
+	r := delivered([]ether.Event{
 		{At: 1, Pkt: good},
 		{At: 2, Pkt: good, Fate: "drop"},
 		{At: 3, Pkt: bad, Fate: "corrupt"},
 		{At: 5, Pkt: good},
 		{At: 9, Pkt: good, Fate: "release"},
-		{At: 10, Pkt: frame(wire.OpUDSendOnly, 5)},
+		{At: 10, Pkt: frame(ether.OpUDSendOnly, 5)},
 	})
 	x := r.Exhausted(addrs[0])
 	require.NotNil(t, x)
@@ -196,14 +196,14 @@ func TestRecorder(t *testing.T) {
 	const payload = 7
 	frame := make([]byte, 12+payload+4) // BTH and ICRC
 	for range n {
-		r.packet(&wire.Packet{Frame: frame, Src: addrs[1], Dst: addrs[0], Opcode: wire.OpWriteOnly})
+		r.packet(&ether.Packet{Frame: frame, Src: addrs[1], Dst: addrs[0], Opcode: ether.OpWriteOnly})
 	}
-	r.packet(&wire.Packet{
-		Frame: frame, Src: addrs[1], Dst: netip.MustParseAddr("10.77.0.101"), Opcode: wire.OpWriteOnly,
+	r.packet(&ether.Packet{
+		Frame: frame, Src: addrs[1], Dst: netip.MustParseAddr("10.77.0.101"), Opcode: ether.OpWriteOnly,
 	})
 	require.Equal(t, n*payload, r.moved())
-	r.packet(&wire.Packet{
-		Frame: frame, Src: addrs[0], Dst: netip.MustParseAddr("239.77.1.7"), Opcode: wire.OpUDSendOnly,
+	r.packet(&ether.Packet{
+		Frame: frame, Src: addrs[0], Dst: netip.MustParseAddr("239.77.1.7"), Opcode: ether.OpUDSendOnly,
 	})
 	require.Equal(t, (n+1)*payload, r.moved(), "to a group")
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/roce/analyse"
 	"github.com/goroce/goroce/transport"
 )
@@ -13,7 +13,7 @@ import (
 // checkConduct holds what each side of an RC connection has sent against the rules of
 // analyse.Conduct (after Lumina, SIGCOMM 2023), which any requester and responder must keep to
 // whatever the wire does: each is judged by what it saw itself.
-func (c *conn) checkConduct(v *wire.Views) error {
+func (c *conn) checkConduct(v *ether.Views) error {
 	for i, x := range []*side{c.req, c.rsp} {
 		opt := analyse.Conduct{}
 		if i == atResponder && isGoroce(x.p) {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/conformance/peer"
 )
 
@@ -14,9 +14,9 @@ import (
 // trial is a scenario being run.
 type trial struct {
 	*conn
-	tr    *wire.Trace
-	v     *wire.Views
-	rules []*wire.Rule
+	tr    *ether.Trace
+	v     *ether.Views
+	rules []*ether.Rule
 }
 
 const (
@@ -26,7 +26,7 @@ const (
 )
 
 // rule puts a rule in force for the length of the trial.
-func (x *trial) rule(r *wire.Rule) *wire.Rule {
+func (x *trial) rule(r *ether.Rule) *ether.Rule {
 	x.rules = append(x.rules, r)
 	x.env.Wire.Add(r)
 	return r
@@ -61,9 +61,9 @@ func (x *trial) received(id uint64) { peer.Got(await(x.sq.PollRecv, id, "respond
 
 // hits waits until a rule has acted so often; acted checks that it has acted neither more nor less
 // often.
-func (x *trial) hits(r *wire.Rule, n int) { peer.Must(waitHits(r, n, opWait)) }
+func (x *trial) hits(r *ether.Rule, n int) { peer.Must(waitHits(r, n, opWait)) }
 
-func (x *trial) acted(r *wire.Rule, n int, what string) {
+func (x *trial) acted(r *ether.Rule, n int, what string) {
 	if r.Hits() != n {
 		peer.Must(fmt.Errorf("%s: %d times, want %d", what, r.Hits(), n))
 	}

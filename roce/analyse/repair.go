@@ -12,10 +12,11 @@ type Loss struct {
 	// with their QPN.
 	Requester, Responder Endpoint
 	PSN                  ib.PSN
-	// Response is set if the packet went to the requester: a response to the READ whose request has
-	// the PSN Request. No other READ may be outstanding after that one.
+	// Response is set if the packet went to the requester: a response to the READ that begins with
+	// the PSN Request, in one request or several. MTU is then the path MTU, in bytes.
 	Response bool
 	Request  ib.PSN
+	MTU      int
 }
 
 // Repair describes how a loss was mended. The capture must be from the requester's host. Times are
@@ -26,9 +27,10 @@ type Repair struct {
 	// maxRepairPackets of them. For a response, they do not include the one that was lost.
 	Times  int     `json:"times"`
 	SentNs []int64 `json:"sent_ns,omitempty"`
-	// Before is how many requests before the lost packet were repeated: the maximum between two
-	// answers to something new. None has to be, but a requester may ask for an answer that way.
-	Before int `json:"before"`
+	// Probes is how many requests before the lost packet were repeated, or READ requests that do
+	// not begin at the lost response: the maximum between two answers to something new. None has to
+	// be, but a requester may ask for an answer that way.
+	Probes int `json:"probes"`
 	// ShownNs is when the first packet after the lost one came, which shows the gap.
 	ShownNs int64 `json:"shown_ns,omitempty"`
 	// NAKs counts the sequence NAKs for the lost request, NAKNs is when the first one came, and
@@ -36,13 +38,19 @@ type Repair struct {
 	NAKs     int   `json:"naks"`
 	NAKNs    int64 `json:"nak_ns,omitempty"`
 	ResentNs int64 `json:"resent_ns,omitempty"`
-	// Asked are the READ requests after the first one, until the lost response came: the first
+	// Missing is how many bytes the first READ request for the lost response asked for, from that
+	// response on.
+	Missing uint32 `json:"missing,omitempty"`
+	// Asked are the requests that asked for it again until it came, perhaps for more: the first
 	// maxRepairPackets of them. MoreAsked counts the others.
 	Asked     []Ask `json:"asked,omitempty"`
 	MoreAsked int   `json:"more_asked,omitempty"`
+	// Skipped is the first request that begins behind the lost response and inside an earlier
+	// request, after ShownNs and before that response came.
+	Skipped *Ask `json:"skipped,omitempty"`
 }
 
-// Ask is a READ request that was repeated, for all responses or some.
+// Ask is a READ request for responses that were asked for before.
 type Ask struct {
 	PSN   ib.PSN `json:"psn"`
 	Bytes uint32 `json:"bytes"`
@@ -65,15 +73,17 @@ func (r *Repair) For() (a Ask, ok bool) {
 // repair follows the packets of one Loss.
 type repair struct {
 	Repair
-	to, back flowKey // requests and answers
-	asked    bool    // the first READ request for it was seen
-	seen     map[ib.PSN]bool
-	early    int // requests before the lost one that were sent again since progress
+	to, back flowKey         // requests and answers
+	seen     map[ib.PSN]bool // requests before the lost one; where READ requests begin
+	begun    bool            // a READ request was seen
+	asked    bool            // and one for the lost response
+	end      ib.PSN          // of what READ requests have asked for
+	probes   int             // since progress
 	progress
 }
 
-// maxEarly bounds the requests before a loss that a repair can recognise.
-const maxEarly = 4096
+// maxSeen bounds the requests that a repair can recognise.
+const maxSeen = 4096
 
 func newRepair(l Loss) *repair {
 	q, r := l.Requester, l.Responder
@@ -113,10 +123,20 @@ func (r *repair) request(p *pcap.Packet) {
 	case d > 0 && r.ShownNs == 0:
 		r.ShownNs = p.AtNs
 	case d < 0 && r.seen[p.PSN]:
-		r.early++
-		r.Before = max(r.Before, r.early)
-	case d < 0 && len(r.seen) < maxEarly:
-		r.seen[p.PSN] = true
+		r.probe()
+	case d < 0:
+		r.saw(p.PSN)
+	}
+}
+
+func (r *repair) probe() {
+	r.probes++
+	r.Probes = max(r.Probes, r.probes)
+}
+
+func (r *repair) saw(psn ib.PSN) {
+	if len(r.seen) < maxSeen {
+		r.seen[psn] = true
 	}
 }
 
@@ -128,27 +148,42 @@ func (r *repair) came(p *pcap.Packet) {
 	}
 }
 
-// ask notes a READ request that begins d behind the lost response.
+// ask notes a READ request that begins d behind the lost response. One that begins where no request
+// has reached is no repetition: a requester may ask for a long message in parts.
 func (r *repair) ask(p *pcap.Packet, d int) {
-	switch {
-	case p.PSN.Diff(r.Loss.Request) < 0 || d > 0 && r.Times > 0:
+	if p.PSN.Diff(r.Loss.Request) < 0 || d > 0 && r.Times > 0 {
 		return // a READ before or behind
+	}
+	mtu := max(r.Loss.MTU, 1)
+	packets := min(max(1, (int(p.RETH.Len)+mtu-1)/mtu), 1<<22)
+	again := r.begun && p.PSN.Before(r.end)
+	if end := p.PSN.Add(packets); !r.begun || end.After(r.end) {
+		r.begun, r.end = true, end
+	}
+	a := Ask{p.PSN, p.RETH.Len, p.AtNs}
+	switch {
+	case d > 0:
+		if again && r.ShownNs != 0 && r.Skipped == nil && !r.seen[p.PSN] {
+			r.Skipped = &a
+		}
+	case packets <= -d: // for what is before
 	case !r.asked:
-		r.asked = true
+		r.asked, r.Missing = true, p.RETH.Len-uint32(-d*mtu)
 	case len(r.Asked) == maxRepairPackets:
 		r.MoreAsked++
 	default:
-		r.Asked = append(r.Asked, Ask{p.PSN, p.RETH.Len, p.AtNs})
+		r.Asked = append(r.Asked, a)
 	}
-	if d < 0 && (len(r.Asked) > 0 || r.MoreAsked > 0) {
-		r.early++
-		r.Before = max(r.Before, r.early)
+	if !again {
+		r.saw(p.PSN)
+	} else if d != 0 {
+		r.probe()
 	}
 }
 
 func (r *repair) answer(p *pcap.Packet) {
 	if r.progress.answer(p) {
-		r.early = 0
+		r.probes = 0
 	}
 	if !r.Loss.Response {
 		if p.Opcode == ib.RCAcknowledge && p.AETH.Syndrome == ib.NAKSequence && p.PSN == r.Loss.PSN {

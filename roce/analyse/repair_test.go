@@ -30,7 +30,7 @@ func TestRepairOfRequest(t *testing.T) {
 
 	// Probes before the NAK, which starts the count anew: two and one.
 	s = (&script{}).writes(0xfffffe, 0xffffff, 0, 1, 0xfffffe, 0xfffffe).answer(1, nak, 0).writes(0xffffff, 0)
-	require.Equal(t, 2, repairOf(s, lost).Before)
+	require.Equal(t, 2, repairOf(s, lost).Probes)
 
 	// Damaged answers say nothing, and what others send is not this connection's.
 	s = (&script{}).writes(0xfffffe, 0xffffff, 0, 1).answer(1, nak, 0).writes(7)
@@ -59,6 +59,7 @@ func TestRepairOfResponse(t *testing.T) {
 			s.add(1, 1, ib.RCReadRespMiddle, p)
 		}
 	}
+	lost := analyse.Loss{PSN: 0, Response: true, Request: 0xfffffe, MTU: 1024}
 	s := &script{}
 	ask(s, 0xfffffa, 100) // READs before
 	ask(s, 0xfffffa, 100)
@@ -70,23 +71,46 @@ func TestRepairOfResponse(t *testing.T) {
 	say(s, 0, 1, 2)
 	ask(s, 3, 100) // and behind
 	say(s, 3)
-	r := repairOf(s, analyse.Loss{PSN: 0, Response: true, Request: 0xfffffe})
+	r := repairOf(s, lost)
 	require.Equal(t, &analyse.Repair{
-		Loss: r.Loss, Times: 1, SentNs: []int64{11_000}, Before: 1, ShownNs: 8000,
+		Loss: r.Loss, Times: 1, SentNs: []int64{11_000}, Probes: 1, ShownNs: 8000, Missing: 2952,
 		Asked: []analyse.Ask{{PSN: 0xfffffe, Bytes: 5000, AtNs: 5000}, {PSN: 0, Bytes: 2952, AtNs: 10_000}},
 	}, r)
 	a, ok := r.For()
 	require.True(t, ok)
 	require.EqualValues(t, 2952, a.Bytes)
 
+	// In parts, of which the first ask for nothing again: it is lost from the second, and the third
+	// is asked for in two pieces.
+	s = &script{}
+	ask(s, 0xfffffe, 1024)
+	ask(s, 0xffffff, 3*1024)
+	ask(s, 2, 2048)
+	say(s, 0xfffffe, 0xffffff)
+	ask(s, 2, 2048) // a probe
+	say(s, 1)
+	ask(s, 3, 1024) // came, or will
+	ask(s, 0, 2048)
+	ask(s, 4, 500)
+	ask(s, 0, 1024)
+	say(s, 2, 3)
+	ask(s, 0xfffffe, 1024)
+	say(s, 0, 4)
+	r = repairOf(s, lost)
+	require.Equal(t, &analyse.Repair{
+		Loss: r.Loss, Times: 1, SentNs: []int64{15_000}, Probes: 1, ShownNs: 7000, Missing: 2048,
+		Asked:   []analyse.Ask{{PSN: 0, Bytes: 2048, AtNs: 9000}, {PSN: 0, Bytes: 1024, AtNs: 11_000}},
+		Skipped: &analyse.Ask{PSN: 3, Bytes: 1024, AtNs: 8000},
+	}, r)
+
 	s = &script{}
 	for range 100 {
 		ask(s, 0xfffffe, 5000)
 	}
-	r = repairOf(s, analyse.Loss{PSN: 0, Response: true, Request: 0xfffffe})
+	r = repairOf(s, lost)
 	require.Len(t, r.Asked, 64)
 	require.Equal(t, 100, 1+len(r.Asked)+r.MoreAsked)
-	require.Equal(t, 99, r.Before)
+	require.Equal(t, 99, r.Probes)
 	_, ok = r.For()
 	require.False(t, ok)
 }

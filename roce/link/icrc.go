@@ -4,17 +4,17 @@ import (
 	"net/netip"
 
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // FlowICRC returns the ICRC state of a path whose packets leave from srcPort.
-func FlowICRC(p *wire.Path, srcPort, dstPort uint16) ib.ICRC {
+func FlowICRC(p *edge.Path, srcPort, dstPort uint16) ib.ICRC {
 	return ib.NewICRC(ib.Flow{Src: p.Src, Dst: p.Dst, SrcPort: srcPort, DstPort: dstPort})
 }
 
 // PacketICRC computes the ICRC of a packet to send with the IPv4
 // identification id (ignored for IPv6).
-func PacketICRC(c *ib.ICRC, tx *wire.TxPacket, id uint16) uint32 {
+func PacketICRC(c *ib.ICRC, tx *edge.TxPacket, id uint16) uint32 {
 	crc := c.Head(tx.UDPPayloadLen(), id, tx.Headers())
 	for _, f := range tx.Frags[:tx.NumFrags] {
 		crc = ib.Extend(crc, f)
@@ -28,7 +28,7 @@ func PacketICRC(c *ib.ICRC, tx *wire.TxPacket, id uint16) uint32 {
 var zeroPad [3]byte
 
 // AppendPacket appends the UDP payload of tx, with its ICRC, to b.
-func AppendPacket(b []byte, c *ib.ICRC, tx *wire.TxPacket, id uint16) []byte {
+func AppendPacket(b []byte, c *ib.ICRC, tx *edge.TxPacket, id uint16) []byte {
 	start := len(b)
 	b = tx.AppendTo(b)
 	crc := c.Checksum(id, b[start:]) ^ tx.ICRCXor

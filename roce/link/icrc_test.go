@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -224,11 +224,11 @@ func TestCheckRxeFlush(t *testing.T) {
 func TestPacketICRC(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	for range 200 {
-		tx := wire.TxPacket{Path: &wire.Path{Src: v4a, Dst: v4b}}
+		tx := edge.TxPacket{Path: &edge.Path{Src: v4a, Dst: v4b}}
 		p := ib.Packet{BTH: ib.BTH{Opcode: ib.RCWriteOnlyImm, Pad: uint8(rng.IntN(4))}}
 		tx.HeaderLen = uint8(p.PutHeaders(tx.Header[:]))
 		tx.Pad = p.Pad
-		tx.NumFrags = uint8(rng.IntN(wire.MaxTxFrags + 1))
+		tx.NumFrags = uint8(rng.IntN(edge.MaxTxFrags + 1))
 		for i := range tx.Frags[:tx.NumFrags] {
 			f := make([]byte, rng.IntN(1000))
 			for j := range f {

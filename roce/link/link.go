@@ -6,7 +6,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // Link carries packets between a device and its peers.
@@ -28,7 +28,7 @@ type Link interface {
 	// The device makes an access to it panic; Send lets the panic pass. It has then finished with
 	// the packets before that one, and not begun with those after it; it may be called again at
 	// once.
-	Send(batch []wire.TxPacket)
+	Send(batch []edge.TxPacket)
 
 	// Blocked reports that packets wait in the link because the network would not take more: the
 	// device should not make more until Wait has returned.
@@ -37,7 +37,7 @@ type Link interface {
 	// Recv fills batch with packets that have arrived, and returns how many; 0 means that nothing
 	// is left of what had arrived at the call. Their Data is valid until the next call of Recv. The
 	// error is ErrClosed or fatal.
-	Recv(batch []wire.RxPacket) (int, error)
+	Recv(batch []edge.RxPacket) (int, error)
 
 	// Wait blocks until a packet may have arrived, the backlog can go out, Wake is called, or
 	// timeout has passed; a negative timeout is unlimited. A Wake since the last Wait counts. Only
@@ -72,11 +72,11 @@ type Link interface {
 	// is valid until the next call, and nil if there is none. Anyone who knows the addresses can
 	// forge such a message; the content of the quote tells whether it is genuine (package cm).
 	// Only the receiving side calls it.
-	Returned() wire.Returned
+	Returned() edge.Returned
 
 	// SourcePort returns the UDP source port of packets on the path. Only the sending side calls
 	// it.
-	SourcePort(p *wire.Path) uint16
+	SourcePort(p *edge.Path) uint16
 
 	// Capabilities says what the link can do and which accelerations are on.
 	Capabilities() Capabilities
@@ -127,10 +127,10 @@ type Pollable interface {
 type Unverified interface {
 	Link
 	// RecvUnverified is Recv, except that packets after the first of a datagram may be
-	// wire.ICRCUnknown.
-	RecvUnverified(batch []wire.RxPacket) (int, error)
+	// edge.ICRCUnknown.
+	RecvUnverified(batch []edge.RxPacket) (int, error)
 	// Checker checks those of the last batch, until the next call of RecvUnverified.
-	wire.Checker
+	edge.Checker
 }
 
 // Slotted is a link that can share its addresses with others: those of other devices, of this
@@ -214,7 +214,7 @@ type Capabilities struct {
 
 	// Room is how much the link holds of what arrives until Recv takes it, and how much packets
 	// take of that; zero if unknown.
-	Room wire.Room
+	Room edge.Room
 }
 
 // Stats are the counters of a link.

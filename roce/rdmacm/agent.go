@@ -12,7 +12,7 @@ import (
 	"github.com/goroce/goroce/roce/rdmacm/cm"
 	"github.com/goroce/goroce/roce/verbs"
 	"github.com/goroce/goroce/transport"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // agent is the shell of the communication manager. It carries datagrams between queue pair 1 of the
@@ -239,7 +239,7 @@ func (a *agent) handOut(now int64) {
 }
 
 // Returned handles a datagram that an ICMP message returned.
-func (a *agent) Returned(now int64, b wire.Returned) {
+func (a *agent) Returned(now int64, b edge.Returned) {
 	if len(b.Quote) > ib.BTHBytes+ib.DETHBytes && ib.Opcode(b.Quote[0]) == ib.UDSendOnly {
 		b.Quote = b.Quote[ib.BTHBytes+ib.DETHBytes:]
 		a.core.HandleReturned(now, b)

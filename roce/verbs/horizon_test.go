@@ -10,7 +10,7 @@ import (
 	"github.com/goroce/goroce/roce/internal/shard"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/transport"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -56,7 +56,7 @@ func (l *slowLink) Mark()                               { l.empty = false }
 func (l *slowLink) CaughtUp() bool                      { return l.empty }
 func (l *slowLink) Join(_, _ netip.Addr) error          { return link.ErrUnsupported }
 func (l *slowLink) Leave(_, _ netip.Addr) error         { return link.ErrUnsupported }
-func (l *slowLink) Returned() wire.Returned             { return wire.Returned{} }
+func (l *slowLink) Returned() edge.Returned             { return edge.Returned{} }
 func (l *slowLink) SourcePort(p *transport.Path) uint16 { return p.SrcPort }
 func (l *slowLink) Watch(func(link.PortState))          {}
 func (l *slowLink) Recv(batch []transport.RxPacket) (int, error) {

@@ -14,8 +14,8 @@ import (
 
 	"github.com/goroce/goroce/cmd/internal/getopt"
 	"github.com/goroce/goroce/cmd/internal/tool"
-	lab "github.com/goroce/goroce/conformance/lab/wire"
-	"github.com/goroce/goroce/conformance/wirelink"
+	"github.com/goroce/goroce/conformance/lab/ether"
+	"github.com/goroce/goroce/conformance/switchlink"
 	"github.com/goroce/goroce/internal/unix"
 )
 
@@ -79,7 +79,7 @@ It needs CAP_NET_RAW, and CAP_SYS_ADMIN for another namespace. The counters of a
 
 func run(ctx context.Context, env *tool.Env, args []string) error {
 	o := &options{}
-	operands, err := tool.Parse(usage+"Rules: "+lab.RuleSyntax+"\nOptions:\n", o.table(), args)
+	operands, err := tool.Parse(usage+"Rules: "+ether.RuleSyntax+"\nOptions:\n", o.table(), args)
 	switch {
 	case err != nil:
 		return err
@@ -93,13 +93,13 @@ func run(ctx context.Context, env *tool.Env, args []string) error {
 	if err != nil {
 		return err
 	}
-	sw := lab.New()
+	sw := ether.New()
 	defer sw.Close()
 	for _, r := range rules {
 		sw.Add(r.Rule)
 	}
 	names := [2]string(operands)
-	c, err := wirelink.NewCable(sw, names, names)
+	c, err := switchlink.NewCable(sw, names, names)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func run(ctx context.Context, env *tool.Env, args []string) error {
 }
 
 // read reads all rules.
-func (o *options) read(ports []string) (rules []*lab.RuleText, err error) {
+func (o *options) read(ports []string) (rules []*ether.RuleText, err error) {
 	texts := o.rules
 	for _, name := range o.files {
 		b, err := os.ReadFile(name)
@@ -153,7 +153,7 @@ func (o *options) read(ports []string) (rules []*lab.RuleText, err error) {
 	// One source for all rules, which draw in the order of the packets.
 	rng := rand.New(rand.NewPCG(o.seed, 0))
 	for _, text := range texts {
-		r, err := lab.ParseRule(text, ports, rng)
+		r, err := ether.ParseRule(text, ports, rng)
 		if err != nil {
 			return nil, getopt.Misuse("%v; roce wire -h has the words", err)
 		}
@@ -188,7 +188,7 @@ type portReport struct {
 }
 
 // report prints the counters.
-func (o *options) report(w io.Writer, rules []*lab.RuleText, c *wirelink.Cable) error {
+func (o *options) report(w io.Writer, rules []*ether.RuleText, c *switchlink.Cable) error {
 	r := report{Seed: o.seed, Rules: []ruleReport{}}
 	for _, x := range rules {
 		r.Rules = append(r.Rules, ruleReport{x.Text, x.Matched(), x.Hits()})
@@ -218,7 +218,7 @@ func (o *options) report(w io.Writer, rules []*lab.RuleText, c *wirelink.Cable) 
 		}{
 			{p.Lost, "lost for want of room"}, {p.OtherLost, "other frames lost"}, {p.Missed, "missed"},
 			{p.TooLong, fmt.Sprintf("too long for this interface (ethtool -K %s gro off lro off, or a larger MTU here)",
-				wirelink.Bare(r.Ports[1-i].Interface))},
+				switchlink.Bare(r.Ports[1-i].Interface))},
 		} {
 			if x.n > 0 {
 				fmt.Fprintf(&b, ", %d %s", x.n, x.what)

@@ -14,10 +14,10 @@ import (
 
 	"github.com/goroce/goroce/conformance/agent"
 	"github.com/goroce/goroce/conformance/conform"
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/conformance/matrix"
 	"github.com/goroce/goroce/conformance/peer"
-	"github.com/goroce/goroce/conformance/wirelink"
+	"github.com/goroce/goroce/conformance/switchlink"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/udp"
 	"github.com/goroce/goroce/roce/verbs"
@@ -94,20 +94,20 @@ func TestConformGivesTheResults(t *testing.T) {
 	names := labels(chosen)
 
 	// As this program does it.
-	ref, err := peer.NewAgent(t.Context(), peer.AgentPlace{Agent: at, PortName: wirelink.Far})
+	ref, err := peer.NewAgent(t.Context(), peer.AgentPlace{Agent: at, PortName: switchlink.Far})
 	require.NoError(t, err)
-	sw := wire.New()
+	sw := ether.New()
 	defer sw.Close()
-	dev, err := peer.NewGoroce(peer.GorocePlace{Addr4: loopback(0), PortName: wirelink.Near,
+	dev, err := peer.NewGoroce(peer.GorocePlace{Addr4: loopback(0), PortName: switchlink.Near,
 		WrapLink: func(l link.Link) link.Link {
-			w, err := wirelink.New(l, sw)
+			w, err := switchlink.New(l, sw)
 			require.NoError(t, err)
 			return w
 		}})
 	require.NoError(t, err)
 	own := &runner{logf: t.Logf, report: new(matrix.Report), only: "operations,errors,faults,canaries"}
 	env := &matrix.Env{Wire: sw, Report: own.report, Kernel: "6.12", Link: peer.DefaultLink, Subject: dev,
-		Ref: ref, RefPort: wirelink.Far,
+		Ref: ref, RefPort: switchlink.Far,
 		Choose: func(row matrix.Row) bool { return slices.Contains(names, labels([]matrix.Row{row})[0]) }}
 	require.NoError(t, own.groups(t.Context(), env, deviceGroups(env)))
 	require.NoError(t, dev.Close())

@@ -13,7 +13,7 @@ import (
 // mutantPackages are all packages of the library. Those that serve others and have few tests of
 // their own are tested by those of others, too.
 var mutantPackages = []string{
-	"ib", "ib/mad", "mem", "transport", "transport/cc", "transport/wire",
+	"ib", "ib/mad", "mem", "transport", "transport/cc", "transport/edge",
 	"roce/rdmacm/cm", "roce/internal/shard", "roce/internal/slots",
 	"roce/link/udp", "roce/link/packet", "roce/link/xdp", "roce/link/sim", "roce/link/fault",
 	"roce/link/trace", "roce/link", "roce/link/internal/endpoint", "roce/link/internal/frame",

@@ -14,7 +14,7 @@ import (
 	"github.com/goroce/goroce/mem"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/transport"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // Mode says what runs a shard.
@@ -53,7 +53,7 @@ type Service interface {
 	Failed()                   // the link is broken: Shutdown follows
 	Shutdown(now int64)        // the last call
 	// Returned takes a datagram to queue pair 1 of a peer that has come back: see link.Link.
-	Returned(now int64, b wire.Returned)
+	Returned(now int64, b edge.Returned)
 }
 
 // Config is what a shard is made of.
@@ -74,8 +74,6 @@ type Config struct {
 
 // Shard is one engine on one link.
 type Shard struct {
-	yielded int64
-
 	index   int
 	mode    Mode
 	link    link.Link

@@ -13,7 +13,7 @@ import (
 	"github.com/goroce/goroce/mem"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/transport"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -51,7 +51,7 @@ func (v *still) Blocked() bool                   { return v.blocked }
 func (v *still) Mark()                           { v.marks++ }
 func (v *still) CaughtUp() bool                  { return v.caught }
 func (v *still) Send([]transport.TxPacket)       {}
-func (v *still) Returned() wire.Returned         { return wire.Returned{} }
+func (v *still) Returned() edge.Returned         { return edge.Returned{} }
 func (v *still) Recv(batch []transport.RxPacket) (int, error) {
 	if v.come == nil {
 		return 0, nil

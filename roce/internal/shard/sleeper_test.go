@@ -10,7 +10,7 @@ import (
 	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/transport"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -120,7 +120,7 @@ func (v *virtual) Now() int64                 { return time.Now().UnixNano() }
 func (v *virtual) Descriptors() []int         { return nil }
 func (v *virtual) Attend()                    {}
 func (v *virtual) Watch(func(link.PortState)) {}
-func (v *virtual) Returned() wire.Returned    { return wire.Returned{} }
+func (v *virtual) Returned() edge.Returned    { return edge.Returned{} }
 func (v *virtual) Gosched()                   { runtime.Gosched() }
 func (v *virtual) Nap(d time.Duration)        { time.Sleep(d) }
 func (v *virtual) Runnable() bool             { return false }

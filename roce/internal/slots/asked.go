@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/goroce/goroce/ib/mad"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // The sender of a request (REQ) may take it back before it is answered. It does not know our ID
@@ -25,7 +25,7 @@ const (
 // For returns the slot that a packet at address i is for. It decides what a slot number cannot: a
 // request is for the device that announced the service, and a message that takes a request back is
 // for the device that got the request.
-func (l *Lease) For(i int, p *wire.RxPacket) int {
+func (l *Lease) For(i int, p *edge.RxPacket) int {
 	to := Steer(p.Data)
 	if to != Requests {
 		return to
@@ -63,7 +63,7 @@ func attribute(b []byte) mad.Attribute {
 
 // noteOf hashes the sender of a message and its ID for the connection. The key is random, so that
 // nobody can aim at the notes of others.
-func (s *set) noteOf(p *wire.RxPacket) uint64 {
+func (s *set) noteOf(p *edge.RxPacket) uint64 {
 	src := p.Src.As16()
 	h := s.key
 	for _, w := range [3]uint64{

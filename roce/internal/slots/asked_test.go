@@ -8,7 +8,7 @@ import (
 
 	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/internal/seeds"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -18,8 +18,8 @@ func TestWithdrawnRequest(t *testing.T) {
 	a := address()
 	l, m, n := lease(t, a), lease(t, a), lease(t, a)
 	const service = mad.ServiceID(0x0106_0007)
-	peerOf := func(src string, b []byte) *wire.RxPacket {
-		return &wire.RxPacket{Data: b, Src: netip.MustParseAddr(src), Dst: a.Addr}
+	peerOf := func(src string, b []byte) *edge.RxPacket {
+		return &edge.RxPacket{Data: b, Src: netip.MustParseAddr(src), Dst: a.Addr}
 	}
 	req, rej := peerOf("10.0.0.1", messages(0)[mad.AttrREQ]), peerOf("10.0.0.1", messages(0)[mad.AttrREJ])
 	require.Equal(t, Nobody, l.For(0, rej))
@@ -80,7 +80,7 @@ func TestForAllocatesNothing(t *testing.T) {
 	l, m := lease(t, a), lease(t, a)
 	require.NoError(t, m.Announce(0, 0x0106_0007))
 	for _, at := range []mad.Attribute{mad.AttrREQ, mad.AttrREJ} {
-		p := &wire.RxPacket{Data: messages(0)[at], Src: a.Addr, Dst: a.Addr}
+		p := &edge.RxPacket{Data: messages(0)[at], Src: a.Addr, Dst: a.Addr}
 		require.Zero(t, testing.AllocsPerRun(100, func() { l.For(0, p) }), at)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/ib/mad"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -19,7 +19,7 @@ func TestHandOnIsBounded(t *testing.T) {
 	now := int64(time.Hour)
 	l.now = func() int64 { return now }
 	require.NoError(t, m.Announce(0, 0x0106_0007))
-	req := &wire.RxPacket{Data: messages(0)[mad.AttrREQ], Src: a.Addr, Dst: a.Addr}
+	req := &edge.RxPacket{Data: messages(0)[mad.AttrREQ], Src: a.Addr, Dst: a.Addr}
 	require.Equal(t, m.slot, l.For(0, req))
 	handed := 0
 	for _, c := range []struct {
@@ -41,7 +41,7 @@ func TestHandOnIsBounded(t *testing.T) {
 		require.Equal(t, c.want, 2*handBurst-lost, "%v later", c.after)
 		handed += c.want
 	}
-	data := &wire.RxPacket{Data: make([]byte, 100), Src: a.Addr, Dst: a.Addr}
+	data := &edge.RxPacket{Data: make([]byte, 100), Src: a.Addr, Dst: a.Addr}
 	for range 2 * handBurst {
 		n, ok := l.HandOn(0, m.slot, data)
 		require.True(t, ok)

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // memoryAndLocks is an address as the kernel has it, without a kernel: the memory file, its locks,
@@ -169,7 +169,7 @@ func (g *fakeGround) drainInbox(slot int) {
 
 func (g *fakeGround) handOn(slot int, b []byte) bool {
 	g.step(func() string {
-		var p wire.RxPacket
+		var p edge.RxPacket
 		for s := ParseStrays(b); s.Next(&p); {
 			g.m().inbox[slot] = append(g.m().inbox[slot], datagram{n: int(p.SrcPort)})
 		}

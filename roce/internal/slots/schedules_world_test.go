@@ -13,7 +13,7 @@ import (
 
 	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/internal/schedules"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // slotWorld is processes at one or two addresses. The rules are those of the package; what they
@@ -324,7 +324,7 @@ func (a *actor) request() bool {
 	d := m.udp[Requests][0]
 	m.udp[Requests] = slices.Clone(m.udp[Requests][1:])
 	a.learn(fmt.Sprintf("request %d", d.n))
-	p := wire.RxPacket{
+	p := edge.RxPacket{
 		Data: bytes.Clone(messages(0)[mad.AttrREQ]), SrcPort: uint16(d.n),
 		Src: netip.AddrFrom4([4]byte{10, 0, 0, 1}), Dst: netip.AddrFrom4([4]byte{10, 0, 0, 2}),
 	}

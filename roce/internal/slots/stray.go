@@ -5,7 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // A message in an inbox is a sequence of packets, each with a header: length of the packet and
@@ -29,7 +29,7 @@ type outbox struct {
 // the next call for another slot. It returns how many packets were lost, because their inbox is
 // full or because messages to queue pair 1 exceed a rate, and whether a device has the slot. If
 // not, the packet is for no device.
-func (l *Lease) HandOn(i, slot int, p *wire.RxPacket) (lost int, ok bool) {
+func (l *Lease) HandOn(i, slot int, p *edge.RxPacket) (lost int, ok bool) {
 	o := &l.out
 	size := strayHeader + len(p.Data)
 	if o.packets > 0 && (o.i != i || o.slot != slot || len(o.buf)+size > MaxStrays) {
@@ -75,7 +75,7 @@ func ParseStrays(b []byte) Strays { return Strays{b} }
 
 // Next fills in the next packet, which refers to the message. It returns false at the end, and at
 // bytes that are no packet.
-func (s *Strays) Next(p *wire.RxPacket) bool {
+func (s *Strays) Next(p *edge.RxPacket) bool {
 	b := s.rest
 	s.rest = nil
 	if len(b) < strayHeader {
@@ -85,7 +85,7 @@ func (s *Strays) Next(p *wire.RxPacket) bool {
 	if n < ib.BTHBytes+ib.ICRCBytes || n > ib.MaxPacketBytes || len(b) < strayHeader+n {
 		return false
 	}
-	*p = wire.RxPacket{
+	*p = edge.RxPacket{
 		Data: b[strayHeader : strayHeader+n : strayHeader+n], SrcPort: binary.BigEndian.Uint16(b[2:]),
 		TrafficClass: b[4], HopLimit: b[5],
 		Src: netip.AddrFrom16([16]byte(b[8:])).Unmap(), Dst: netip.AddrFrom16([16]byte(b[24:])).Unmap(),

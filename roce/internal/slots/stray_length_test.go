@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -14,7 +14,7 @@ import (
 func TestHandOnFillsMessages(t *testing.T) {
 	a := address()
 	l, m := lease(t, a), lease(t, a)
-	p := wire.RxPacket{Data: make([]byte, 4096), Src: a.Addr, Dst: a.Addr}
+	p := edge.RxPacket{Data: make([]byte, 4096), Src: a.Addr, Dst: a.Addr}
 	for range 40 {
 		lost, ok := l.HandOn(0, m.slot, &p)
 		require.Zero(t, lost)

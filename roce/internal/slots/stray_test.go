@@ -10,7 +10,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/internal/unix"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -22,9 +22,9 @@ func TestHandOn(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	addrs := []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1"),
 		netip.MustParseAddr("fe80::9")}
-	want := map[*Lease][]wire.RxPacket{}
+	want := map[*Lease][]edge.RxPacket{}
 	for i := range 100 {
-		p := wire.RxPacket{
+		p := edge.RxPacket{
 			Data: make([]byte, ib.BTHBytes+ib.ICRCBytes+r.IntN(ib.MaxPacketBytes-100)), Src: addrs[r.IntN(3)],
 			Dst: addrs[r.IntN(3)], SrcPort: uint16(r.Uint32()), TrafficClass: uint8(r.Uint32()),
 			HopLimit: uint8(r.Uint32()),
@@ -45,12 +45,12 @@ func TestHandOn(t *testing.T) {
 	require.Zero(t, l.Flush())
 	require.Zero(t, l.Flush())
 	for _, to := range []*Lease{m, n} {
-		var got []wire.RxPacket
+		var got []edge.RxPacket
 		msgs := received(t, to.Inbox(0))
 		for _, b := range msgs {
 			require.LessOrEqual(t, len(b), MaxStrays)
 			s := ParseStrays(b)
-			for p := (wire.RxPacket{}); s.Next(&p); {
+			for p := (edge.RxPacket{}); s.Next(&p); {
 				got = append(got, p)
 			}
 			require.False(t, s.Pending())
@@ -68,7 +68,7 @@ func TestHandOn(t *testing.T) {
 func TestFullInbox(t *testing.T) {
 	a := address()
 	l, m, full := lease(t, a), lease(t, a), lease(t, a)
-	p := wire.RxPacket{Data: make([]byte, 4096), Src: a.Addr, Dst: a.Addr}
+	p := edge.RxPacket{Data: make([]byte, 4096), Src: a.Addr, Dst: a.Addr}
 	lost := 0
 	for range 2000 {
 		more, ok := l.HandOn(0, full.slot, &p)
@@ -88,14 +88,14 @@ func TestFullInbox(t *testing.T) {
 func FuzzStrays(f *testing.F) {
 	l := &Lease{slot: 1}
 	for range 2 {
-		l.HandOn(0, 1, &wire.RxPacket{Data: make([]byte, 100), Src: netip.IPv6Loopback(), Dst: netip.IPv6Loopback()})
+		l.HandOn(0, 1, &edge.RxPacket{Data: make([]byte, 100), Src: netip.IPv6Loopback(), Dst: netip.IPv6Loopback()})
 	}
 	f.Add(l.out.buf)
 	f.Add(l.out.buf[:150])
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s := ParseStrays(b)
 		total := 0
-		for p := (wire.RxPacket{}); s.Next(&p); {
+		for p := (edge.RxPacket{}); s.Next(&p); {
 			require.True(t, len(p.Data) >= ib.BTHBytes+ib.ICRCBytes && len(p.Data) <= ib.MaxPacketBytes)
 			require.True(t, p.Src.IsValid() && p.Dst.IsValid())
 			total += strayHeader + len(p.Data)
@@ -107,7 +107,7 @@ func FuzzStrays(f *testing.F) {
 func TestHandOnAllocatesNothing(t *testing.T) {
 	a := address()
 	l, m := lease(t, a), lease(t, a)
-	p := wire.RxPacket{Data: make([]byte, 4096), Src: a.Addr, Dst: a.Addr}
+	p := edge.RxPacket{Data: make([]byte, 4096), Src: a.Addr, Dst: a.Addr}
 	in, b := m.Inbox(0), make([]byte, MaxStrays)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		l.HandOn(0, m.slot, &p)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // wrongICRC is xored into an ICRC to corrupt it: no identification explains the result, so a
@@ -21,24 +21,24 @@ type Link struct {
 	rules []*rule
 
 	// Sending side.
-	txOut     []wire.TxPacket
+	txOut     []edge.TxPacket
 	txDelayed []delayedTx
 
 	// Receiving side.
-	rxIn      []wire.RxPacket
+	rxIn      []edge.RxPacket
 	rxDelayed []delayedRx
-	rxOut     []wire.RxPacket // to hand up, including copies
+	rxOut     []edge.RxPacket // to hand up, including copies
 	rxNext    int
 }
 
 type delayedTx struct {
 	left int
-	p    wire.TxPacket
+	p    edge.TxPacket
 }
 
 type delayedRx struct {
 	left int
-	p    wire.RxPacket
+	p    edge.RxPacket
 }
 
 // New wraps l.
@@ -83,7 +83,7 @@ func (f *Link) choose(dir Direction, p packetInfo) *Rule {
 }
 
 // Send applies the rules and sends the resulting packets.
-func (f *Link) Send(batch []wire.TxPacket) {
+func (f *Link) Send(batch []edge.TxPacket) {
 	out := f.txOut[:0]
 	for i := range batch {
 		p := &batch[i]
@@ -113,7 +113,7 @@ func (f *Link) Send(batch []wire.TxPacket) {
 }
 
 // releaseTx appends those of the first n delayed packets that are due.
-func (f *Link) releaseTx(out []wire.TxPacket, n int) []wire.TxPacket {
+func (f *Link) releaseTx(out []edge.TxPacket, n int) []edge.TxPacket {
 	for i := range f.txDelayed[:n] {
 		h := &f.txDelayed[i]
 		if h.left--; h.left == 0 {
@@ -124,7 +124,7 @@ func (f *Link) releaseTx(out []wire.TxPacket, n int) []wire.TxPacket {
 	return out
 }
 
-func txInfo(p *wire.TxPacket) packetInfo {
+func txInfo(p *edge.TxPacket) packetInfo {
 	h := p.Headers()
 	if len(h) < ib.BTHBytes {
 		return packetInfo{}
@@ -134,13 +134,13 @@ func txInfo(p *wire.TxPacket) packetInfo {
 }
 
 // keepTx copies a packet with its payload, which is gone when Send returns.
-func keepTx(p *wire.TxPacket) wire.TxPacket {
+func keepTx(p *edge.TxPacket) edge.TxPacket {
 	q := *p
 	var data []byte
 	for _, b := range p.Frags[:p.NumFrags] {
 		data = append(data, b...)
 	}
-	q.Frags = [wire.MaxTxFrags][]byte{data}
+	q.Frags = [edge.MaxTxFrags][]byte{data}
 	q.NumFrags = 1
 	if len(data) == 0 {
 		q.NumFrags = 0
@@ -155,7 +155,7 @@ func (f *Link) CaughtUp() bool {
 }
 
 // Recv receives packets and applies the rules.
-func (f *Link) Recv(batch []wire.RxPacket) (int, error) {
+func (f *Link) Recv(batch []edge.RxPacket) (int, error) {
 	for {
 		if f.rxNext < len(f.rxOut) {
 			n := copy(batch, f.rxOut[f.rxNext:])
@@ -163,7 +163,7 @@ func (f *Link) Recv(batch []wire.RxPacket) (int, error) {
 			return n, nil
 		}
 		if cap(f.rxIn) < len(batch) {
-			f.rxIn = make([]wire.RxPacket, len(batch))
+			f.rxIn = make([]edge.RxPacket, len(batch))
 		}
 		n, err := f.Link.Recv(f.rxIn[:len(batch)])
 		if n == 0 || err != nil {
@@ -176,7 +176,7 @@ func (f *Link) Recv(batch []wire.RxPacket) (int, error) {
 	}
 }
 
-func (f *Link) receive(p *wire.RxPacket) {
+func (f *Link) receive(p *edge.RxPacket) {
 	before := len(f.rxDelayed)
 	switch r := f.choose(Receive, rxInfo(p)); {
 	case r == nil:
@@ -192,7 +192,7 @@ func (f *Link) receive(p *wire.RxPacket) {
 		return
 	case r.Action == MarkCE:
 		q := *p
-		q.TrafficClass |= wire.ECNCE
+		q.TrafficClass |= edge.ECNCE
 		f.rxOut = append(f.rxOut, q)
 	case r.Action == Mutate && r.Mutate != nil:
 		q := *p
@@ -225,7 +225,7 @@ func mutate(r *Rule, data []byte) {
 	}
 }
 
-func rxInfo(p *wire.RxPacket) packetInfo {
+func rxInfo(p *edge.RxPacket) packetInfo {
 	if len(p.Data) < ib.BTHBytes {
 		return packetInfo{}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/fault"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -21,16 +21,16 @@ type below struct {
 	seen bool // CaughtUp
 }
 
-func (l *below) Send(batch []wire.TxPacket) {
+func (l *below) Send(batch []edge.TxPacket) {
 	for i := range batch {
 		b := batch[i].AppendTo(nil)
 		l.sent = append(l.sent, text(b, batch[i].ICRCXor != 0))
 	}
 }
 
-func (l *below) Recv(batch []wire.RxPacket) (n int, err error) {
+func (l *below) Recv(batch []edge.RxPacket) (n int, err error) {
 	for n < len(batch) && len(l.come) > 0 {
-		batch[n] = wire.RxPacket{Data: l.come[0]}
+		batch[n] = edge.RxPacket{Data: l.come[0]}
 		l.come = l.come[1:]
 		n++
 	}
@@ -98,10 +98,10 @@ func TestRules(t *testing.T) {
 			l := &below{}
 			f := fault.New(l, c.rule)
 			for i := 0; i < 10; i += size {
-				var batch []wire.TxPacket
+				var batch []edge.TxPacket
 				for k := i; k < min(i+size, 10); k++ {
 					h := header(k)
-					tx := wire.TxPacket{SrcQP: h.DestQP}
+					tx := edge.TxPacket{SrcQP: h.DestQP}
 					tx.HeaderLen = uint8(h.PutHeaders(tx.Header[:]))
 					batch = append(batch, tx)
 				}
@@ -125,7 +125,7 @@ func TestRules(t *testing.T) {
 				want = c.sent
 			}
 			var got []string
-			batch := make([]wire.RxPacket, size)
+			batch := make([]edge.RxPacket, size)
 			for {
 				n, err := f.Recv(batch)
 				require.NoError(t, err)
@@ -151,10 +151,10 @@ func TestHeld(t *testing.T) {
 	send := func(psn int, last byte) {
 		h := header(psn)
 		payload[1] = last
-		tx := wire.TxPacket{PayloadLen: 2, NumFrags: 2}
+		tx := edge.TxPacket{PayloadLen: 2, NumFrags: 2}
 		tx.Frags[0], tx.Frags[1] = payload[:1], payload[1:]
 		tx.HeaderLen = uint8(h.PutHeaders(tx.Header[:]))
-		f.Send([]wire.TxPacket{tx})
+		f.Send([]edge.TxPacket{tx})
 	}
 	send(1, 'a')
 	send(2, 'b')
@@ -164,7 +164,7 @@ func TestHeld(t *testing.T) {
 	b := make([]byte, ib.BTHBytes+1)
 	h.PutHeaders(b)
 	b[ib.BTHBytes] = 'a'
-	batch := make([]wire.RxPacket, 4)
+	batch := make([]edge.RxPacket, 4)
 	l.come = [][]byte{b}
 	n, err := f.Recv(batch)
 	require.Equal(t, 0, n)
@@ -185,9 +185,9 @@ func TestDroppedPassesNothing(t *testing.T) {
 	f := fault.New(l, fault.Rule{Times: 1, Action: fault.Delay}, fault.Rule{PSN: 2, HasPSN: true})
 	for i := 1; i < 4; i++ {
 		h := header(i)
-		tx := wire.TxPacket{}
+		tx := edge.TxPacket{}
 		tx.HeaderLen = uint8(h.PutHeaders(tx.Header[:]))
-		f.Send([]wire.TxPacket{tx})
+		f.Send([]edge.TxPacket{tx})
 	}
 	require.Equal(t, []string{"3", "1"}, l.sent)
 }
@@ -199,10 +199,10 @@ func TestIterations(t *testing.T) {
 	f := fault.New(l, fault.Rule{Iteration: 2}, fault.Rule{Every: 2, Action: fault.Corrupt})
 	require.Equal(t, 2, f.Add(fault.Rule{QP: 9}))
 	h := header(4)
-	tx := wire.TxPacket{}
+	tx := edge.TxPacket{}
 	tx.HeaderLen = uint8(h.PutHeaders(tx.Header[:]))
 	for range 4 {
-		f.Send([]wire.TxPacket{tx})
+		f.Send([]edge.TxPacket{tx})
 	}
 	require.Equal(t, []string{"4", "4", "4!"}, l.sent)
 	require.Equal(t, [3]int{1, 2, 0}, [3]int{f.Hits(0), f.Hits(1), f.Hits(2)})
@@ -233,14 +233,14 @@ func TestChanges(t *testing.T) {
 		l.come = append(l.come, slices.Clone(b))
 	}
 	come := l.come
-	batch := make([]wire.RxPacket, 10)
+	batch := make([]edge.RxPacket, 10)
 	n, err := f.Recv(batch)
 	require.NoError(t, err)
 	require.Equal(t, len(sent), n)
 	for i, want := range [][2]byte{{1, 0}, {2, 0}, {5, 'm'}, {4, 'm'}} {
 		b := batch[i].Data
 		require.Equal(t, want, [2]byte{b[11], b[len(b)-1-ib.ICRCBytes]}, "packet %d", i)
-		require.Equal(t, i == 0, batch[i].TrafficClass == wire.ECNCE)
+		require.Equal(t, i == 0, batch[i].TrafficClass == edge.ECNCE)
 	}
 	for i, b := range come {
 		require.Equal(t, sent[i], b)
@@ -251,8 +251,8 @@ func TestChanges(t *testing.T) {
 
 	// Sent, neither does anything; a header that is cut off is none.
 	f = fault.New(l, fault.Rule{HasPSN: true, PSN: 9, Action: fault.Drop}, fault.Rule{Action: fault.MarkCE})
-	f.Send([]wire.TxPacket{{HeaderLen: ib.BTHBytes}, {HeaderLen: 0, NumFrags: 1, PayloadLen: 12,
-		Frags: [wire.MaxTxFrags][]byte{make([]byte, 12)}}})
+	f.Send([]edge.TxPacket{{HeaderLen: ib.BTHBytes}, {HeaderLen: 0, NumFrags: 1, PayloadLen: 12,
+		Frags: [edge.MaxTxFrags][]byte{make([]byte, 12)}}})
 	require.Len(t, l.sent, 2)
 	require.Equal(t, 2, f.Hits(1))
 }
@@ -267,12 +267,12 @@ func TestPSN(t *testing.T) {
 	for _, psn := range []ib.PSN{0x010203, 0x020203, 0x010303, 0x010204} {
 		h := header(0)
 		h.PSN = psn
-		tx := wire.TxPacket{}
+		tx := edge.TxPacket{}
 		tx.HeaderLen = uint8(h.PutHeaders(tx.Header[:]))
-		f.Send([]wire.TxPacket{tx})
+		f.Send([]edge.TxPacket{tx})
 		l.come = append(l.come, tx.AppendTo(nil))
 	}
-	n, err := f.Recv(make([]wire.RxPacket, 9))
+	n, err := f.Recv(make([]edge.RxPacket, 9))
 	require.NoError(t, err)
 	require.Equal(t, [4]int{3, 3, 1, 1}, [4]int{n, len(l.sent), f.Hits(0), f.Hits(1)})
 }
@@ -286,7 +286,7 @@ func TestBelow(t *testing.T) {
 	b := make([]byte, ib.BTHBytes)
 	h.PutHeaders(b)
 	l.come = [][]byte{b}
-	batch := make([]wire.RxPacket, 1)
+	batch := make([]edge.RxPacket, 1)
 	for i := range 2 {
 		n, err := f.Recv(batch)
 		require.NoError(t, err)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // The benchmarks drive both ends from one thread and report its CPU time, with
@@ -29,9 +29,9 @@ func BenchmarkRoundTrip(b *testing.B, a, z link.Link) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	r := rand.New(rand.NewPCG(1, 1))
-	to, back := []wire.TxPacket{Packet(r, NewPath(a, z), 64)}, []wire.TxPacket{Packet(r, NewPath(z, a), 64)}
-	rx := make([]wire.RxPacket, 16)
-	pass := func(from, at link.Link, batch []wire.TxPacket) {
+	to, back := []edge.TxPacket{Packet(r, NewPath(a, z), 64)}, []edge.TxPacket{Packet(r, NewPath(z, a), 64)}
+	rx := make([]edge.RxPacket, 16)
+	pass := func(from, at link.Link, batch []edge.TxPacket) {
 		from.Send(batch)
 		for {
 			if from.Blocked() {
@@ -61,12 +61,12 @@ func BenchmarkBulk(b *testing.B, a, z link.Link, size int) {
 	defer runtime.UnlockOSThread()
 	r := rand.New(rand.NewPCG(1, 1))
 	path := NewPath(a, z)
-	batch := make([]wire.TxPacket, max(1, (60<<10)/(size+100)))
+	batch := make([]edge.TxPacket, max(1, (60<<10)/(size+100)))
 	for i := range batch {
 		batch[i] = Packet(r, path, size)
 		batch[i].Frags[0], batch[i].NumFrags = make([]byte, size), 1
 	}
-	rx := make([]wire.RxPacket, 64)
+	rx := make([]edge.RxPacket, 64)
 	round := func() {
 		a.Send(batch)
 		for got := 0; got < len(batch); {

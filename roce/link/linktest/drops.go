@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -15,7 +15,7 @@ func testWrongICRC(t *testing.T, p Pair) {
 	since := countersOf(p.B)
 	r := rand.New(rand.NewPCG(6, 6))
 	path := NewPath(p.A, p.B)
-	batch := make([]wire.TxPacket, 12)
+	batch := make([]edge.TxPacket, 12)
 	var good [][]byte
 	for i := range batch {
 		batch[i] = Packet(r, path, 256)
@@ -44,7 +44,7 @@ func testDrops(t *testing.T, p Pair) {
 		family.Dst = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	}
 	good := NewPath(p.A, p.B)
-	batch := []wire.TxPacket{Packet(r, foreign, 10), Packet(r, good, 10), Packet(r, family, 10), Packet(r, good, 10)}
+	batch := []edge.TxPacket{Packet(r, foreign, 10), Packet(r, good, 10), Packet(r, family, 10), Packet(r, good, 10)}
 	SendAll(t, p.A, batch)
 	Receive(t, p.B, 2)
 	require.EqualValues(t, 2, since().TxDropped)
@@ -53,8 +53,8 @@ func testDrops(t *testing.T, p Pair) {
 	}
 	nobody := NewPath(p.A, p.B)
 	nobody.Dst = p.NeverResolves
-	lost := []wire.TxPacket{Packet(r, nobody, 10), Packet(r, nobody, 10)}
+	lost := []edge.TxPacket{Packet(r, nobody, 10), Packet(r, nobody, 10)}
 	p.A.Send(lost)
-	check(t, p.A, p.B, p.Hops, []wire.TxPacket{Packet(r, good, 20)})
+	check(t, p.A, p.B, p.Hops, []edge.TxPacket{Packet(r, good, 20)})
 	Drive(t, p.A, func() bool { return since().TxUnreachable == 4 })
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -139,21 +139,21 @@ func RunFaults(t *testing.T, p Pair, inject func(l link.Link, f *Faults)) {
 type faultWatch struct {
 	p        Pair
 	r        *rand.Rand
-	paths    []*wire.Path
+	paths    []*edge.Path
 	since    func() link.Stats
 	number   map[string]int // of a packet by its contents
-	path     []*wire.Path
-	last     map[*wire.Path]int
+	path     []*edge.Path
+	last     map[*edge.Path]int
 	sent     int
 	got      int
-	batch    []wire.RxPacket
+	batch    []edge.RxPacket
 	deadline time.Time
 }
 
 func newFaultWatch(p Pair, r *rand.Rand) *faultWatch {
 	w := &faultWatch{
-		p: p, r: r, since: countersOf(p.A), number: map[string]int{}, last: map[*wire.Path]int{},
-		batch: make([]wire.RxPacket, 9), deadline: time.Now().Add(giveUp),
+		p: p, r: r, since: countersOf(p.A), number: map[string]int{}, last: map[*edge.Path]int{},
+		batch: make([]edge.RxPacket, 9), deadline: time.Now().Add(giveUp),
 	}
 	for i := range 1 + r.IntN(5) {
 		w.paths = append(w.paths, NewPath(p.A, p.B))
@@ -166,7 +166,7 @@ func newFaultWatch(p Pair, r *rand.Rand) *faultWatch {
 // send sends a batch, and what waits of it.
 func (w *faultWatch) send(t *testing.T) {
 	t.Helper()
-	batch := make([]wire.TxPacket, 1+w.r.IntN(80))
+	batch := make([]edge.TxPacket, 1+w.r.IntN(80))
 	size := []int{8, 100, 600, w.p.maxPayload()}[w.r.IntN(4)]
 	for i := range batch {
 		tx := Packet(w.r, w.paths[w.r.IntN(len(w.paths))], size)
@@ -235,7 +235,7 @@ func RunDead(t *testing.T, open func(t *testing.T) link.Link, b link.Link, injec
 				Reaches(t, a, b, path)
 				Drive(t, a, func() bool { return !a.Blocked() })
 				f := &Faults{}
-				packet := []wire.TxPacket{Packet(rand.New(rand.NewPCG(1, 1)), path, 64)}
+				packet := []edge.TxPacket{Packet(rand.New(rand.NewPCG(1, 1)), path, 64)}
 				if side == "send" {
 					f.AllFail(errno, 0)
 				} else {
@@ -244,7 +244,7 @@ func RunDead(t *testing.T, open func(t *testing.T) link.Link, b link.Link, injec
 				inject(a, f)
 				ended := make(chan error)
 				go func() {
-					batch := make([]wire.RxPacket, 4)
+					batch := make([]edge.RxPacket, 4)
 					for {
 						n, err := a.Recv(batch)
 						if err == nil && n == 0 {
@@ -265,7 +265,7 @@ func RunDead(t *testing.T, open func(t *testing.T) link.Link, b link.Link, injec
 				case err := <-ended:
 					require.ErrorIs(t, err, errno)
 					require.Equal(t, err, a.Wait(-1))
-					_, again := a.Recv(make([]wire.RxPacket, 1))
+					_, again := a.Recv(make([]edge.RxPacket, 1))
 					require.Equal(t, err, again)
 				case <-time.After(giveUp):
 					t.Fatal("the link goes on")

@@ -13,7 +13,7 @@ import (
 	"github.com/goroce/goroce/internal/capture"
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -109,7 +109,7 @@ func (h *hostile) send(t *testing.T, vnet bool, frames ...[]byte) (up [][]byte) 
 // that ends a batch is among them.
 func (h *hostile) receive(t *testing.T, up *[][]byte) (ended bool) {
 	t.Helper()
-	rx := make([]wire.RxPacket, 7)
+	rx := make([]edge.RxPacket, 7)
 	k, err := receive(h.b, rx)
 	require.NoError(t, err)
 	for _, p := range rx[:k] {

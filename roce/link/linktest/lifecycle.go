@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -19,7 +19,7 @@ func testGetters(t *testing.T, p Pair) {
 		require.NotEmpty(t, l.Capabilities().Name)
 		now := l.Now()
 		require.GreaterOrEqual(t, l.Now(), now)
-		n, err := l.Recv(make([]wire.RxPacket, 1))
+		n, err := l.Recv(make([]edge.RxPacket, 1))
 		require.NoError(t, err)
 		require.Zero(t, n)
 		require.Zero(t, l.Stats().RxPackets)
@@ -52,7 +52,7 @@ func testWake(t *testing.T, p Pair) {
 	}
 	// A packet ends the wait, too.
 	r := rand.New(rand.NewPCG(8, 8))
-	SendAll(t, p.B, []wire.TxPacket{Packet(r, NewPath(p.B, p.A), 1)})
+	SendAll(t, p.B, []edge.TxPacket{Packet(r, NewPath(p.B, p.A), 1)})
 	Receive(t, p.A, 1)
 }
 
@@ -60,7 +60,7 @@ func testWake(t *testing.T, p Pair) {
 func testNoRoom(t *testing.T, p Pair) {
 	r := rand.New(rand.NewPCG(11, 11))
 	path := NewPath(p.A, p.B)
-	batch := []wire.TxPacket{Packet(r, path, 100), Packet(r, path, 100), Packet(r, path, 7)}
+	batch := []edge.TxPacket{Packet(r, path, 100), Packet(r, path, 100), Packet(r, path, 7)}
 	SendAll(t, p.A, batch)
 	for range 3 {
 		require.NoError(t, p.B.Wait(time.Millisecond))
@@ -74,7 +74,7 @@ func testNoRoom(t *testing.T, p Pair) {
 func testClose(t *testing.T, p Pair) {
 	require.NoError(t, p.A.Close())
 	require.NoError(t, p.A.Close())
-	_, err := p.A.Recv(make([]wire.RxPacket, 1))
+	_, err := p.A.Recv(make([]edge.RxPacket, 1))
 	require.ErrorIs(t, err, link.ErrClosed)
 	require.True(t, errors.Is(err, net.ErrClosed))
 	require.ErrorIs(t, p.A.Wait(-1), link.ErrClosed)
@@ -87,11 +87,11 @@ func testNoAllocation(t *testing.T, p Pair) {
 	r := rand.New(rand.NewPCG(9, 9))
 	path := NewPath(p.A, p.B)
 	n := min(1024, p.maxPayload())
-	batch := make([]wire.TxPacket, 20)
+	batch := make([]edge.TxPacket, 20)
 	for i := range batch {
 		batch[i] = Packet(r, path, n)
 	}
-	rx := make([]wire.RxPacket, 64)
+	rx := make([]edge.RxPacket, 64)
 	round := func() {
 		p.A.Send(batch)
 		got := 0

@@ -11,7 +11,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -57,7 +57,7 @@ func RunMTU(t *testing.T, open Opener) {
 			Reaches(t, a, b, p)
 			r := rand.New(rand.NewPCG(1, 1))
 			for _, count := range []int{1, 30} {
-				batch := make([]wire.TxPacket, count)
+				batch := make([]edge.TxPacket, count)
 				for i := range batch {
 					batch[i] = Packet(r, p, c.want.Bytes())
 				}

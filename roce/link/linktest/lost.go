@@ -9,7 +9,7 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/mem"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -26,7 +26,7 @@ func LostPage(t testing.TB) []byte {
 
 // SendLost sends packets, one of which has an inaccessible payload, and returns the address that
 // the panic gave.
-func SendLost(t testing.TB, l link.Link, batch []wire.TxPacket) (addr uint64) {
+func SendLost(t testing.TB, l link.Link, batch []edge.TxPacket) (addr uint64) {
 	t.Helper()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -45,7 +45,7 @@ func testLostMemory(t *testing.T, p Pair) {
 	page, path := LostPage(t), NewPath(p.A, p.B)
 	other := NewPath(p.A, p.B) // of another queue pair; what leaves shares datagrams
 	for i, n := range []int{8, p.maxPayload(), 8, p.maxPayload()} {
-		batch := make([]wire.TxPacket, 20)
+		batch := make([]edge.TxPacket, 20)
 		for k := range batch {
 			batch[k] = Packet(r, path, n)
 			if i >= 2 && k%3 == 0 {
@@ -63,6 +63,6 @@ func testLostMemory(t *testing.T, p Pair) {
 		}
 		p.A.Send(batch[bad+1:])
 		Drive(t, p.A, func() bool { return !p.A.Blocked() }) // with few frames some of it waits for the kernel
-		Await(t, p.B, append(append([]wire.TxPacket(nil), batch[:bad]...), batch[bad+1:]...))
+		Await(t, p.B, append(append([]edge.TxPacket(nil), batch[:bad]...), batch[bad+1:]...))
 	}
 }

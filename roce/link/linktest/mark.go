@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -19,11 +19,11 @@ func testMark(t *testing.T, p Pair) {
 	r := rand.New(rand.NewPCG(7, 7))
 	path := NewPath(p.A, p.B)
 	const n = 20
-	batch := make([]wire.TxPacket, n)
+	batch := make([]edge.TxPacket, n)
 	for i := range batch {
 		batch[i] = Packet(r, path, 64)
 	}
-	one := make([]wire.RxPacket, 1)
+	one := make([]edge.RxPacket, 1)
 	for range 3 {
 		m.Mark()
 		require.False(t, m.CaughtUp())

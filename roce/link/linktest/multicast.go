@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -33,7 +33,7 @@ func testMulticast(t *testing.T, p Pair) {
 	require.NoError(t, p.B.Wait(0))
 	to, elsewhere := *path, *path
 	to.Dst, elsewhere.Dst = group, other
-	batch := []wire.TxPacket{Packet(r, &elsewhere, 9), Packet(r, &to, 10), Packet(r, &to, 10),
+	batch := []edge.TxPacket{Packet(r, &elsewhere, 9), Packet(r, &to, 10), Packet(r, &to, 10),
 		Packet(r, &elsewhere, 9), Packet(r, &to, 4)}
 	SendAll(t, p.A, batch)
 	for i, rx := range Receive(t, p.B, 3) {
@@ -43,5 +43,5 @@ func testMulticast(t *testing.T, p Pair) {
 	require.NoError(t, m.Leave(group, local))
 	require.Error(t, m.Leave(group, local), "left already")
 	SendAll(t, p.A, batch[1:2])
-	check(t, p.A, p.B, p.Hops, []wire.TxPacket{Packet(r, path, 5)})
+	check(t, p.A, p.B, p.Hops, []edge.TxPacket{Packet(r, path, 5)})
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -148,7 +148,7 @@ func (s states) until(t testing.TB, want link.PortState) {
 var up, down = link.PortState{Up: true, MTU: ib.MTU1024}, link.PortState{MTU: ib.MTU1024}
 
 // watchedPair opens a pair that reaches each other, and watches a.
-func (f Opener) watchedPair(t *testing.T) (n *Net, a, b link.Link, p *wire.Path, ch states) {
+func (f Opener) watchedPair(t *testing.T) (n *Net, a, b link.Link, p *edge.Path, ch states) {
 	n, a, b = f.OpenPair(t, 1500)
 	ch = watch(a)
 	ch.until(t, up)
@@ -189,8 +189,8 @@ func RunMTUChange(t *testing.T, open Opener) {
 	require.Equal(t, most, a.MTU())
 	r := rand.New(rand.NewPCG(2, 2))
 	p := NewPath(a, b)
-	big := []wire.TxPacket{Packet(r, p, most.Bytes()), Packet(r, p, most.Bytes())}
-	small := []wire.TxPacket{Packet(r, p, 1024), Packet(r, p, 1024)}
+	big := []edge.TxPacket{Packet(r, p, most.Bytes()), Packet(r, p, most.Bytes())}
+	small := []edge.TxPacket{Packet(r, p, 1024), Packet(r, p, 1024)}
 	SendAll(t, a, big)
 	Await(t, b, big)
 
@@ -207,7 +207,7 @@ func RunMTUChange(t *testing.T, open Opener) {
 		SendAll(t, a, big)
 		Drain(t, b)
 	}
-	for _, batch := range [][]wire.TxPacket{big, big[:1]} {
+	for _, batch := range [][]edge.TxPacket{big, big[:1]} {
 		since = countersOf(a)
 		long := p.TooLong
 		SendAll(t, a, batch)
@@ -233,8 +233,8 @@ func testRemoved(t *testing.T, open Opener) {
 	n, a, _, p, ch := open.watchedPair(t)
 	n.A.Run("ip", "link", "del", Device)
 	ch.until(t, down)
-	rx := make([]wire.RxPacket, 1)
-	batch := []wire.TxPacket{Packet(rand.New(rand.NewPCG(3, 3)), p, 64)}
+	rx := make([]edge.RxPacket, 1)
+	batch := []edge.TxPacket{Packet(rand.New(rand.NewPCG(3, 3)), p, 64)}
 	since := countersOf(a)
 	for end := time.Now().Add(giveUp); since().TxUnreachable == 0; {
 		require.True(t, time.Now().Before(end))

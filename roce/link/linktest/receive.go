@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // turns is how often receive was called.
@@ -12,7 +12,7 @@ var turns atomic.Uint32
 
 // receive is Recv, every second time without the link's check where it can leave that out: packets
 // are checked afterwards then, and those that are wrong left out.
-func receive(l link.Link, batch []wire.RxPacket) (int, error) {
+func receive(l link.Link, batch []edge.RxPacket) (int, error) {
 	u, ok := l.(link.Unverified)
 	if !ok || turns.Add(1)%2 == 0 {
 		return l.Recv(batch)
@@ -22,10 +22,10 @@ func receive(l link.Link, batch []wire.RxPacket) (int, error) {
 		right := 0
 		for i := range batch[:n] {
 			p := &batch[i]
-			if p.ICRC == wire.ICRCUnknown && !u.Check(i, p) {
+			if p.ICRC == edge.ICRCUnknown && !u.Check(i, p) {
 				continue
 			}
-			p.ICRC = wire.ICRCRight
+			p.ICRC = edge.ICRCRight
 			batch[right], batch[i] = *p, batch[right]
 			right++
 		}

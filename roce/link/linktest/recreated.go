@@ -9,7 +9,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/internal/unix"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -37,7 +37,7 @@ func RunRecreated(t *testing.T, open Opener) {
 			group := netip.MustParseAddr(c.group)
 			require.NoError(t, b.Join(group, b.Addrs()[0]))
 			states := []states{watch(a), watch(b)}
-			paths := []*wire.Path{NewPath(a, b), NewPath(a, b), NewPath(b, a)}
+			paths := []*edge.Path{NewPath(a, b), NewPath(a, b), NewPath(b, a)}
 			paths[1].Dst = group
 			pass := func() {
 				t.Helper()
@@ -65,7 +65,7 @@ func RunRecreated(t *testing.T, open Opener) {
 			}
 			for _, p := range paths[:2] {
 				before := unreachable(a)
-				a.Send([]wire.TxPacket{Packet(rand.New(rand.NewPCG(1, 1)), p, 8)})
+				a.Send([]edge.TxPacket{Packet(rand.New(rand.NewPCG(1, 1)), p, 8)})
 				require.Equal(t, before+1, unreachable(a))
 			}
 			n.plug(t, c.index)

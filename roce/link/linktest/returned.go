@@ -7,7 +7,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -31,10 +31,10 @@ func RunReturned(t *testing.T, open Opener, six bool) {
 			require.NoError(t, err)
 		}
 		tx := Packet(rnd,
-			&wire.Path{Src: addrs[0], Dst: addrs[1], SrcPort: 0xC001, HopLimit: 64, Management: true}, 100)
+			&edge.Path{Src: addrs[0], Dst: addrs[1], SrcPort: 0xC001, HopLimit: 64, Management: true}, 100)
 		copy(tx.Header[5:8], []byte{0, 0, byte(ib.QPNGSI)})
 		Drive(t, a, func() bool {
-			a.Send([]wire.TxPacket{tx}) // until the neighbour is known
+			a.Send([]edge.TxPacket{tx}) // until the neighbour is known
 			Drain(t, a)
 			back := a.Returned()
 			if back.Quote == nil {

@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -36,7 +36,7 @@ func RunRoom(t *testing.T, p Pair) {
 			Drain(t, p.B)
 			n := room.Size / (in.perPacket + in.perByte*bytes) / in.at * in.at
 			require.Greater(t, n, 2*run)
-			batch := make([]wire.TxPacket, in.at)
+			batch := make([]edge.TxPacket, in.at)
 			for i := range batch {
 				batch[i] = tx
 			}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -18,19 +18,19 @@ import (
 const giveUp = 2 * time.Minute
 
 // NewPath returns a path from the first address of a to that of b.
-func NewPath(a, b link.Link) *wire.Path {
-	return &wire.Path{Src: a.Addrs()[0], Dst: b.Addrs()[0], SrcPort: 0xC123, HopLimit: 33}
+func NewPath(a, b link.Link) *edge.Path {
+	return &edge.Path{Src: a.Addrs()[0], Dst: b.Addrs()[0], SrcPort: 0xC123, HopLimit: 33}
 }
 
 // Packet makes a packet with a payload of n random bytes in up to four pieces.
-func Packet(r *rand.Rand, path *wire.Path, n int) wire.TxPacket {
-	tx := wire.TxPacket{Path: path, PayloadLen: uint16(n), Pad: uint8(-n & 3)}
+func Packet(r *rand.Rand, path *edge.Path, n int) edge.TxPacket {
+	tx := edge.TxPacket{Path: path, PayloadLen: uint16(n), Pad: uint8(-n & 3)}
 	p := ib.Packet{BTH: ib.BTH{Opcode: ib.RCWriteMiddle, Pad: tx.Pad, PKey: ib.PKeyDefault, DestQP: 17,
 		PSN: ib.PSN(r.Uint32()) & ib.PSNMask}}
 	tx.HeaderLen = uint8(p.PutHeaders(tx.Header[:]))
 	for left := n; left > 0; tx.NumFrags++ {
 		k := left
-		if tx.NumFrags < wire.MaxTxFrags-1 && left > 1 && r.IntN(2) == 0 {
+		if tx.NumFrags < edge.MaxTxFrags-1 && left > 1 && r.IntN(2) == 0 {
 			k = 1 + r.IntN(left)
 		}
 		f := randomBytes(r, k)
@@ -50,10 +50,10 @@ func randomBytes(r *rand.Rand, n int) []byte {
 }
 
 // Receive returns the next n packets of a link, copied.
-func Receive(t testing.TB, l link.Link, n int) []wire.RxPacket {
+func Receive(t testing.TB, l link.Link, n int) []edge.RxPacket {
 	t.Helper()
-	var out []wire.RxPacket
-	batch := make([]wire.RxPacket, 7)
+	var out []edge.RxPacket
+	batch := make([]edge.RxPacket, 7)
 	end := time.Now().Add(giveUp)
 	for len(out) < n {
 		k, err := receive(l, batch)
@@ -87,7 +87,7 @@ func Drive(t testing.TB, l link.Link, cond func() bool) {
 }
 
 // SendAll sends the packets and waits until all have left.
-func SendAll(t testing.TB, l link.Link, batch []wire.TxPacket) {
+func SendAll(t testing.TB, l link.Link, batch []edge.TxPacket) {
 	t.Helper()
 	before := l.Stats()
 	l.Send(batch)
@@ -100,7 +100,7 @@ func SendAll(t testing.TB, l link.Link, batch []wire.TxPacket) {
 // Drain takes what has arrived, and returns how many packets that were.
 func Drain(t testing.TB, l link.Link) (n int) {
 	t.Helper()
-	batch := make([]wire.RxPacket, 64)
+	batch := make([]edge.RxPacket, 64)
 	for {
 		k, err := receive(l, batch)
 		require.NoError(t, err)
@@ -112,9 +112,9 @@ func Drain(t testing.TB, l link.Link) (n int) {
 }
 
 // SendUntil sends packets that need not arrive until cond.
-func SendUntil(t testing.TB, l link.Link, path *wire.Path, cond func() bool) {
+func SendUntil(t testing.TB, l link.Link, path *edge.Path, cond func() bool) {
 	t.Helper()
-	batch := []wire.TxPacket{Packet(rand.New(rand.NewPCG(1, 1)), path, 64)}
+	batch := []edge.TxPacket{Packet(rand.New(rand.NewPCG(1, 1)), path, 64)}
 	end := time.Now().Add(giveUp)
 	for !cond() {
 		require.True(t, time.Now().Before(end), "gave up: %+v", l.Stats())
@@ -125,13 +125,13 @@ func SendUntil(t testing.TB, l link.Link, path *wire.Path, cond func() bool) {
 
 // Reaches sends packets from a until one of them has arrived at b; what was
 // sent before does not count.
-func Reaches(t testing.TB, a, b link.Link, path *wire.Path) {
+func Reaches(t testing.TB, a, b link.Link, path *edge.Path) {
 	t.Helper()
 	// A number that no packet before had tells them apart.
 	number := nextNumber.Add(1)
-	one := []wire.TxPacket{Packet(rand.New(rand.NewPCG(number, 0)), path, 64)}
+	one := []edge.TxPacket{Packet(rand.New(rand.NewPCG(number, 0)), path, 64)}
 	arrived := false
-	batch := make([]wire.RxPacket, 64)
+	batch := make([]edge.RxPacket, 64)
 	end := time.Now().Add(giveUp)
 	for !arrived {
 		require.True(t, time.Now().Before(end), "nothing arrives: %+v, %+v", a.Stats(), b.Stats())
@@ -154,9 +154,9 @@ var nextNumber atomic.Uint64
 
 // Await receives until all packets of the batch have arrived, in their order;
 // others in between are left out.
-func Await(t testing.TB, l link.Link, batch []wire.TxPacket) {
+func Await(t testing.TB, l link.Link, batch []edge.TxPacket) {
 	t.Helper()
-	rx := make([]wire.RxPacket, 7)
+	rx := make([]edge.RxPacket, 7)
 	end := time.Now().Add(giveUp)
 	for i := 0; i < len(batch); {
 		k, err := receive(l, rx)
@@ -175,6 +175,6 @@ func Await(t testing.TB, l link.Link, batch []wire.TxPacket) {
 }
 
 // same reports whether a packet that was received is one that was sent.
-func same(tx *wire.TxPacket, rx *wire.RxPacket) bool {
+func same(tx *edge.TxPacket, rx *edge.RxPacket) bool {
 	return bytes.Equal(tx.AppendTo(nil), rx.Data[:len(rx.Data)-ib.ICRCBytes])
 }

@@ -6,18 +6,18 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
 // awaited are packets that were sent, by their contents, and the order of those of each path.
 type awaited struct {
-	sent map[string][]*wire.TxPacket
-	left map[*wire.Path][]*wire.TxPacket
+	sent map[string][]*edge.TxPacket
+	left map[*edge.Path][]*edge.TxPacket
 }
 
-func await(batch []wire.TxPacket) *awaited {
-	w := &awaited{map[string][]*wire.TxPacket{}, map[*wire.Path][]*wire.TxPacket{}}
+func await(batch []edge.TxPacket) *awaited {
+	w := &awaited{map[string][]*edge.TxPacket{}, map[*edge.Path][]*edge.TxPacket{}}
 	for i := range batch {
 		tx := &batch[i]
 		content := string(tx.AppendTo(nil))
@@ -28,7 +28,7 @@ func await(batch []wire.TxPacket) *awaited {
 }
 
 // takeNext takes the packet with the content that is the next of its path, nil if there is none.
-func (w *awaited) takeNext(content []byte) *wire.TxPacket {
+func (w *awaited) takeNext(content []byte) *edge.TxPacket {
 	for _, tx := range w.sent[string(content)] {
 		if queue := w.left[tx.Path]; len(queue) > 0 && queue[0] == tx {
 			w.left[tx.Path] = queue[1:]
@@ -40,7 +40,7 @@ func (w *awaited) takeNext(content []byte) *wire.TxPacket {
 
 // check sends packets from a to b, and compares. Those of one path stay in order; paths of
 // several source ports are flows of their own, and one may overtake another.
-func check(t testing.TB, a, b link.Link, hops uint8, batch []wire.TxPacket) {
+func check(t testing.TB, a, b link.Link, hops uint8, batch []edge.TxPacket) {
 	t.Helper()
 	SendAll(t, a, batch)
 	sent := await(batch)
@@ -60,7 +60,7 @@ func testSingle(t *testing.T, p Pair) {
 	r := rand.New(rand.NewPCG(1, 1))
 	path := NewPath(p.A, p.B)
 	for _, n := range []int{0, 1, 2, 3, 4, 64, 255, 511, 512, 513, 1000, p.maxPayload()} {
-		check(t, p.A, p.B, p.Hops, []wire.TxPacket{Packet(r, path, min(n, p.maxPayload()))})
+		check(t, p.A, p.B, p.Hops, []edge.TxPacket{Packet(r, path, min(n, p.maxPayload()))})
 	}
 	require.Zero(t, since().RxICRC)
 }
@@ -73,7 +73,7 @@ func testRuns(t *testing.T, p Pair) {
 	for _, n := range []int{0, 4, 64, 500, 516, 1024, p.maxPayload()} {
 		n = min(n, p.maxPayload())
 		for _, count := range []int{2, 15, 64, 65, 200} {
-			batch := make([]wire.TxPacket, count)
+			batch := make([]edge.TxPacket, count)
 			for i := range batch {
 				batch[i] = Packet(r, path, n)
 			}
@@ -106,7 +106,7 @@ func testRuns(t *testing.T, p Pair) {
 // Any sizes on several paths in any order.
 func testMixed(t *testing.T, p Pair) {
 	r := rand.New(rand.NewPCG(3, 3))
-	paths := make([]*wire.Path, 3)
+	paths := make([]*edge.Path, 3)
 	for i := range paths {
 		paths[i] = NewPath(p.A, p.B)
 		paths[i].SrcPort += uint16(i)
@@ -115,7 +115,7 @@ func testMixed(t *testing.T, p Pair) {
 	}
 	sizes := []int{0, 4, 8, 100, 300, 600, p.maxPayload()}
 	for range 60 {
-		batch := make([]wire.TxPacket, 1+r.IntN(20))
+		batch := make([]edge.TxPacket, 1+r.IntN(20))
 		for i := range batch {
 			batch[i] = Packet(r, paths[r.IntN(1+r.IntN(len(paths)))], sizes[r.IntN(1+r.IntN(len(sizes)))])
 		}
@@ -127,7 +127,7 @@ func testMixed(t *testing.T, p Pair) {
 // answers of many connections do: they share datagrams, and those of each path stay in order.
 func testManyPaths(t *testing.T, p Pair) {
 	r := rand.New(rand.NewPCG(6, 6))
-	paths := make([]*wire.Path, 100)
+	paths := make([]*edge.Path, 100)
 	for i := range paths {
 		paths[i] = NewPath(p.A, p.B)
 		if paths[i].Dst.Is4() {
@@ -143,11 +143,11 @@ func testManyPaths(t *testing.T, p Pair) {
 	testShared(t, p, r, paths)
 }
 
-func testShared(t *testing.T, p Pair, r *rand.Rand, paths []*wire.Path) {
-	check(t, p.A, p.B, p.Hops, []wire.TxPacket{Packet(r, paths[0], 8)})
+func testShared(t *testing.T, p Pair, r *rand.Rand, paths []*edge.Path) {
+	check(t, p.A, p.B, p.Hops, []edge.TxPacket{Packet(r, paths[0], 8)})
 	since := countersOf(p.A)
 	for range times(20) {
-		var batch []wire.TxPacket
+		var batch []edge.TxPacket
 		for _, path := range paths {
 			batch = append(batch, Packet(r, path, 1000))
 			switch r.IntN(4) {
@@ -172,8 +172,8 @@ func testBothWays(t *testing.T, p Pair) {
 	r := rand.New(rand.NewPCG(4, 4))
 	ab, ba := NewPath(p.A, p.B), NewPath(p.B, p.A)
 	for range 50 {
-		check(t, p.A, p.B, p.Hops, []wire.TxPacket{Packet(r, ab, 100), Packet(r, ab, 100)})
-		check(t, p.B, p.A, p.Hops, []wire.TxPacket{Packet(r, ba, 200), Packet(r, ba, 20)})
+		check(t, p.A, p.B, p.Hops, []edge.TxPacket{Packet(r, ab, 100), Packet(r, ab, 100)})
+		check(t, p.B, p.A, p.Hops, []edge.TxPacket{Packet(r, ba, 200), Packet(r, ba, 20)})
 	}
 }
 
@@ -184,6 +184,6 @@ func testTrafficClass(t *testing.T, p Pair) {
 	for tc := range 256 {
 		path := NewPath(p.A, p.B)
 		path.TrafficClass = uint8(tc)
-		check(t, p.A, p.B, p.Hops, []wire.TxPacket{Packet(r, path, 64), Packet(r, path, 64), Packet(r, path, 8)})
+		check(t, p.A, p.B, p.Hops, []edge.TxPacket{Packet(r, path, 64), Packet(r, path, 64), Packet(r, path, 8)})
 	}
 }

@@ -53,7 +53,7 @@
 // Connections leave by one of 4 source ports, chosen by the port that they would have on a link
 // that can use any, so that networks (ECMP) and receivers (RSS) spread them. There are only a few
 // because packets by different ports, or with different IPv6 flow labels, cannot share a frame. For
-// the same reason connections that carry little (wire.Path.Light) all leave by one of them, with
+// the same reason connections that carry little (edge.Path.Light) all leave by one of them, with
 // flow label 0. Multicast keeps its port.
 //
 // # Neighbours
@@ -110,5 +110,5 @@
 // A router with a smaller MTU than the interface reports it (ICMP "fragmentation needed", IPv6
 // "packet too big"). The link hears it by raw sockets of its own, since the kernel knows no socket
 // with the ports of the packet, and honours it for 10 minutes: longer packets are counted in
-// wire.Path.TooLong. With Options.VLAN it hears nothing. It also follows the mtu of a route.
+// edge.Path.TooLong. With Options.VLAN it hears nothing. It also follows the mtu of a route.
 package packet

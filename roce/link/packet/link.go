@@ -14,7 +14,7 @@ import (
 	"github.com/goroce/goroce/roce/link/internal/endpoint"
 	"github.com/goroce/goroce/roce/link/internal/frame"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 var native = binary.NativeEndian
@@ -44,7 +44,7 @@ var (
 )
 
 // Open opens the link. The error is a [*link.OpenError] that says what to do or, for an invalid
-// option, a [*wire.ArgError].
+// option, a [*edge.ArgError].
 func Open(o Options) (*Link, error) { return openSlot(o, false) }
 
 func openSlot(o Options, spare bool) (*Link, error) {
@@ -115,7 +115,7 @@ func (l *Link) hopsChanged() {
 }
 
 // Returned returns a datagram that came back; see [link.Link].
-func (l *Link) Returned() wire.Returned { return l.local.Returned() }
+func (l *Link) Returned() edge.Returned { return l.local.Returned() }
 
 // Join starts receiving packets for a multicast group.
 func (l *Link) Join(group, local netip.Addr) error { return l.local.Join(group, local) }

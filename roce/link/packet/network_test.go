@@ -13,7 +13,7 @@ import (
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/linktest"
 	"github.com/goroce/goroce/roce/link/packet"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -36,11 +36,11 @@ func TestPortHeld(t *testing.T) {
 				require.ErrorIs(t, err, unix.EADDRINUSE)
 			})
 		}
-		p := &wire.Path{Src: n.A4, Dst: n.B4, SrcPort: 0xC001, HopLimit: 64}
+		p := &edge.Path{Src: n.A4, Dst: n.B4, SrcPort: 0xC001, HopLimit: 64}
 		r := rand.New(rand.NewPCG(3, 3))
 		frames := n.A.Capture(t, func() {
 			for range 3 {
-				a.Send([]wire.TxPacket{linktest.Packet(r, p, 100)})
+				a.Send([]edge.TxPacket{linktest.Packet(r, p, 100)})
 			}
 			linktest.Drive(t, a, func() bool { return a.Stats().TxPackets >= 3 })
 			// What comes after is answered by the kernel after what came before: the
@@ -84,14 +84,14 @@ func TestWire(t *testing.T) {
 		}
 		a, b := openPacket(nil).In(t, n.A, src), openPacket(nil).In(t, n.B, dst)
 		p := linktest.NewPath(a, b)
-		p.TrafficClass, p.FlowLabel = 26<<2|wire.ECT0, 0x12345
+		p.TrafficClass, p.FlowLabel = 26<<2|edge.ECT0, 0x12345
 		port := a.SourcePort(p)
 		require.EqualValues(t, 0xC000|p.SrcPort%8, port, "one of 8")
 		r := rand.New(rand.NewPCG(4, 4))
 		linktest.Reaches(t, a, b, p) // resolve the neighbour
 		const count = 20
 		frames := n.A.Capture(t, func() {
-			batch := make([]wire.TxPacket, count)
+			batch := make([]edge.TxPacket, count)
 			for i := range batch {
 				batch[i] = linktest.Packet(r, p, 1000)
 			}
@@ -140,7 +140,7 @@ func TestVLANOnTheWire(t *testing.T) {
 	linktest.Reaches(t, a, b, p) // resolve the neighbour
 	r := rand.New(rand.NewPCG(5, 5))
 	frames := n.A.Capture(t, func() {
-		a.Send([]wire.TxPacket{linktest.Packet(r, p, 100), linktest.Packet(r, p, 100), linktest.Packet(r, p, 40)})
+		a.Send([]edge.TxPacket{linktest.Packet(r, p, 100), linktest.Packet(r, p, 100), linktest.Packet(r, p, 40)})
 		linktest.Receive(t, b, 3)
 	})
 	for _, pkt := range linktest.RoCEFrames(frames) {
@@ -301,7 +301,7 @@ func TestReceivedBeforeDown(t *testing.T) {
 	linktest.Reaches(t, a, b, p)
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, size := range []int{1000, 64} {
-		run := make([]wire.TxPacket, 6)
+		run := make([]edge.TxPacket, 6)
 		for i := range run {
 			run[i] = linktest.Packet(r, p, size)
 		}

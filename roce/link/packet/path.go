@@ -5,7 +5,7 @@ import (
 	"github.com/goroce/goroce/roce/link/internal/frame"
 	"github.com/goroce/goroce/roce/link/internal/nexthop"
 	"github.com/goroce/goroce/roce/link/internal/transmit"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // path is the link's state of a route. Paths of one flow share it, so that their packets can share
@@ -20,7 +20,7 @@ type path struct {
 }
 
 // routeOf makes the route of a path; nil if nothing can be sent on it.
-func (t *sender) routeOf(p *wire.Path) *transmit.Route {
+func (t *sender) routeOf(p *edge.Path) *transmit.Route {
 	f, ok := t.l.local.Flow(p)
 	if !ok {
 		return nil
@@ -44,7 +44,7 @@ func (t *sender) routeOf(p *wire.Path) *transmit.Route {
 
 // flowPort returns the source port of a path, one of a few: packets by different ports cannot share
 // a frame, and a few are enough for networks (ECMP) and receivers (RSS) to spread load.
-func (t *sender) flowPort(p *wire.Path, port uint16) uint16 {
+func (t *sender) flowPort(p *edge.Path, port uint16) uint16 {
 	if p.SrcPort < firstPort || p.Dst.IsMulticast() {
 		return port
 	}
@@ -55,7 +55,7 @@ func (t *sender) flowPort(p *wire.Path, port uint16) uint16 {
 }
 
 // SourcePort returns the source port of packets on a path; see [link.Link].
-func (l *Link) SourcePort(p *wire.Path) uint16 {
+func (l *Link) SourcePort(p *edge.Path) uint16 {
 	if r := l.tx.RouteOf(p); r != nil {
 		return r.Own.(*path).Flow.SrcPort
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link/linktest"
 	"github.com/goroce/goroce/roce/link/packet"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -20,10 +20,10 @@ func TestRingOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	p := linktest.NewPath(a, b)
 	for range 200 {
-		var sent []wire.TxPacket
+		var sent []edge.TxPacket
 		for range 1 + r.IntN(6) {
 			size := []int{0, 64, 1000, 4096}[r.IntN(4)]
-			run := make([]wire.TxPacket, 1+r.IntN(1+r.IntN(14)))
+			run := make([]edge.TxPacket, 1+r.IntN(1+r.IntN(14)))
 			for i := range run {
 				run[i] = linktest.Packet(r, p, size)
 			}
@@ -53,7 +53,7 @@ func TestRingOverflow(t *testing.T) {
 	p := linktest.NewPath(a, b)
 	linktest.Reaches(t, a, b, p)
 	r := rand.New(rand.NewPCG(2, 2))
-	batch := make([]wire.TxPacket, 64)
+	batch := make([]edge.TxPacket, 64)
 	for range 40 {
 		for i := range batch {
 			batch[i] = linktest.Packet(r, p, 64)

@@ -9,7 +9,7 @@ import (
 	"github.com/goroce/goroce/roce/link/internal/frame"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/goroce/goroce/roce/link/internal/transmit"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // sender is the sending side of the link.
@@ -42,7 +42,7 @@ func (t *sender) init(l *Link) error {
 func (l *Link) Blocked() bool { return l.tx.Blocked() || l.tx.unresolved.Due() }
 
 // Send sends waiting packets first, then the batch; see [link.Link].
-func (l *Link) Send(batch []wire.TxPacket) {
+func (l *Link) Send(batch []edge.TxPacket) {
 	t := &l.tx
 	if l.local.Life.Err() != nil {
 		t.Stats.Dropped.Add(uint64(len(batch))) // the descriptor may belong to something else by now
@@ -56,13 +56,13 @@ func (l *Link) Send(batch []wire.TxPacket) {
 }
 
 // admit resolves the neighbour.
-func (t *sender) admit(r *transmit.Route, p *wire.TxPacket, size int) bool {
+func (t *sender) admit(r *transmit.Route, p *edge.TxPacket, size int) bool {
 	return t.unresolved.Admit(r.Own.(*path), p, size)
 }
 
 // lost counts packets of paths that the kernel did not take. The transport will see a loss. A
 // socket that no longer exists ends the link.
-func (t *sender) lost(of []*wire.Path, errno unix.Errno) {
+func (t *sender) lost(of []*edge.Path, errno unix.Errno) {
 	if sockio.Dead(errno) {
 		t.l.local.Fail(os.NewSyscallError("sendmmsg", errno))
 	}
@@ -79,4 +79,4 @@ func (t *sender) lost(of []*wire.Path, errno unix.Errno) {
 }
 
 // sendResolved sends a packet that waited for its neighbour.
-func (t *sender) sendResolved(p *path, of *wire.Path, data []byte) { t.SendPacket(&p.route, of, data) }
+func (t *sender) sendResolved(p *path, of *edge.Path, data []byte) { t.SendPacket(&p.route, of, data) }

@@ -9,7 +9,7 @@ import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/internal/slots"
 	"github.com/goroce/goroce/roce/link/internal/receive"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // leaseSlot leases a slot of the addresses, and returns its UDP sockets; they are nil if the
@@ -57,7 +57,7 @@ func seenByAll(d *receive.Datagram) bool {
 
 // handOn handles a packet that may be for another device. It returns false if the packet is for
 // this one.
-func (r *receiver) handOn(p *wire.RxPacket) bool {
+func (r *receiver) handOn(p *edge.RxPacket) bool {
 	lease := r.l.share.Lease
 	own := int(lease.Slot().Index)
 	i := max(slices.Index(r.l.local.Addrs(), p.Dst), 0) // groups are joined at any

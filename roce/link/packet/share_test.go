@@ -12,24 +12,24 @@ import (
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/linktest"
 	"github.com/goroce/goroce/roce/link/packet"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
 // to makes a packet one for a queue pair.
-func to(p wire.TxPacket, n ib.QPN) wire.TxPacket {
+func to(p edge.TxPacket, n ib.QPN) edge.TxPacket {
 	binary.BigEndian.PutUint32(p.Header[4:], uint32(n))
 	return p
 }
 
 // message is a message of the communication manager to queue pair 1.
-func message(path *wire.Path, at mad.Attribute, put func(*mad.Data) error) wire.TxPacket {
+func message(path *edge.Path, at mad.Attribute, put func(*mad.Data) error) edge.TxPacket {
 	var b [mad.Bytes]byte
 	h := mad.CMHeader(at, 1)
 	if err := put(h.Put(&b)); err != nil {
 		panic(err)
 	}
-	tx := wire.TxPacket{Path: path, PayloadLen: mad.Bytes, NumFrags: 1}
+	tx := edge.TxPacket{Path: path, PayloadLen: mad.Bytes, NumFrags: 1}
 	tx.Frags[0] = b[:]
 	bth := ib.Packet{BTH: ib.BTH{Opcode: ib.UDSendOnly, DestQP: ib.QPNGSI},
 		DETH: ib.DETH{QKey: ib.QKeyGSI, SrcQP: ib.QPNGSI}}
@@ -67,7 +67,7 @@ func share(t *testing.T, n *linktest.Net, from, at netip.Addr, o packet.Options)
 	linktest.Reaches(t, a, b, path) // resolves the neighbour
 
 	// A frame with packets for both comes to the first one's.
-	var forB, forC, mixed []wire.TxPacket
+	var forB, forC, mixed []edge.TxPacket
 	for i := range 20 {
 		p := linktest.Packet(r, path, 64)
 		if i%2 == 0 {
@@ -101,17 +101,17 @@ func share(t *testing.T, n *linktest.Net, from, at netip.Addr, o packet.Options)
 	rej := message(path, mad.AttrREJ, (&mad.REJ{LocalCommID: 1, Reason: mad.RejectTimeout}).Put)
 	// expect sends a message and then a packet to each, so that what does not come is not waited
 	// for.
-	expect := func(what string, m wire.TxPacket, toB, toC bool) {
+	expect := func(what string, m edge.TxPacket, toB, toC bool) {
 		t.Helper()
-		linktest.SendAll(t, a, []wire.TxPacket{m})
-		linktest.SendAll(t, a, []wire.TxPacket{forB[0]})
-		linktest.SendAll(t, a, []wire.TxPacket{forC[0]})
+		linktest.SendAll(t, a, []edge.TxPacket{m})
+		linktest.SendAll(t, a, []edge.TxPacket{forB[0]})
+		linktest.SendAll(t, a, []edge.TxPacket{forC[0]})
 		for _, x := range []struct {
 			l    link.Link
 			want bool
-			mark wire.TxPacket
+			mark edge.TxPacket
 		}{{b, toB, forB[0]}, {c, toC, forC[0]}} {
-			var all []wire.TxPacket
+			var all []edge.TxPacket
 			if x.want {
 				all = append(all, m)
 			}
@@ -135,9 +135,9 @@ func share(t *testing.T, n *linktest.Net, from, at netip.Addr, o packet.Options)
 	require.NoError(t, b.Announce(service, at))
 	expect("b has it", req, true, false)
 	require.NoError(t, b.Close())
-	linktest.SendAll(t, a, []wire.TxPacket{req})
-	linktest.SendAll(t, a, []wire.TxPacket{forC[0]})
-	linktest.Await(t, c, []wire.TxPacket{req, forC[0]})
+	linktest.SendAll(t, a, []edge.TxPacket{req})
+	linktest.SendAll(t, a, []edge.TxPacket{forC[0]})
+	linktest.Await(t, c, []edge.TxPacket{req, forC[0]})
 	require.NoError(t, c.Close())
 	require.NoError(t, a.Close())
 }
@@ -185,7 +185,7 @@ func TestExclusive(t *testing.T) {
 	path := linktest.NewPath(a, b)
 	linktest.Reaches(t, a, b, path) // resolves the neighbour
 	r := rand.New(rand.NewPCG(4, 4))
-	var out []wire.TxPacket
+	var out []edge.TxPacket
 	for i := range 200 { // over all slots
 		out = append(out, to(linktest.Packet(r, path, i), ib.QPN(i)<<16|0xabcd))
 	}

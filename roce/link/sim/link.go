@@ -10,7 +10,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // Link is a host on a fabric, or one of several links of a host (see [Link.Another]): a
@@ -23,7 +23,7 @@ type Link struct {
 	// under f.mu
 	inbox    []*packet
 	lent     []*packet // handed up by the last Recv
-	back     []wire.Returned
+	back     []edge.Returned
 	progress func()
 	timerAt  int64
 	timerSet bool
@@ -42,7 +42,7 @@ var (
 	_ link.Slotted   = (*Link)(nil)
 )
 
-// path is the link's state of a wire.Path.
+// path is the link's state of a edge.Path.
 type path struct {
 	l       *Link
 	icrc    ib.ICRC
@@ -86,10 +86,10 @@ func (l *Link) QueuePeak() (up, down int) {
 func (l *Link) Blocked() bool { return false }
 
 // Send puts packets on the wire.
-func (l *Link) Send(batch []wire.TxPacket) { l.sendIn(0, batch) }
+func (l *Link) Send(batch []edge.TxPacket) { l.sendIn(0, batch) }
 
 // sendIn is Send for packets that leave after a delay, but not before those of earlier calls.
-func (l *Link) sendIn(ns int64, batch []wire.TxPacket) {
+func (l *Link) sendIn(ns int64, batch []edge.TxPacket) {
 	if len(batch) == 0 {
 		return
 	}
@@ -106,7 +106,7 @@ func (l *Link) sendIn(ns int64, batch []wire.TxPacket) {
 	}
 }
 
-func (l *Link) send(tx *wire.TxPacket) {
+func (l *Link) send(tx *edge.TxPacket) {
 	f := l.f
 	ps, ok := tx.Path.Link.(*path)
 	if !ok || ps.l != l {
@@ -138,7 +138,7 @@ func (l *Link) send(tx *wire.TxPacket) {
 }
 
 // Recv hands up what has arrived.
-func (l *Link) Recv(batch []wire.RxPacket) (int, error) {
+func (l *Link) Recv(batch []edge.RxPacket) (int, error) {
 	f := l.f
 	f.lock()
 	defer f.mu.Unlock()
@@ -163,7 +163,7 @@ func (l *Link) Recv(batch []wire.RxPacket) (int, error) {
 			l.stats.RxICRC++
 			continue
 		}
-		batch[n] = wire.RxPacket{
+		batch[n] = edge.RxPacket{
 			Src: p.src.Src, Dst: p.src.Dst, TrafficClass: p.tclass, HopLimit: p.ttl,
 			SrcPort: p.src.SrcPort, Data: p.data,
 		}
@@ -291,7 +291,7 @@ func (l *Link) Watch(f func(link.PortState)) {
 }
 
 // SourcePort returns the source port of packets on a path.
-func (l *Link) SourcePort(p *wire.Path) uint16 { return cmp.Or(p.SrcPort, ib.UDPPort) }
+func (l *Link) SourcePort(p *edge.Path) uint16 { return cmp.Or(p.SrcPort, ib.UDPPort) }
 
 // Mark does nothing: a Recv that returns 0 has handed up everything.
 func (l *Link) Mark() {}

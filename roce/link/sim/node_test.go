@@ -6,7 +6,7 @@ import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/roce/internal/slots"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -22,11 +22,11 @@ func (h *host) another(t *testing.T) *host {
 // sendTo sends a packet to a queue pair of host i.
 func (h *host) sendTo(i byte, qp ib.QPN, payload []byte) {
 	p := ib.Packet{BTH: ib.BTH{Opcode: ib.UDSendOnly, DestQP: qp}}
-	tx := wire.TxPacket{Path: &wire.Path{Src: h.addrs[0], Dst: addr(i), HopLimit: 64}, NumFrags: 1,
+	tx := edge.TxPacket{Path: &edge.Path{Src: h.addrs[0], Dst: addr(i), HopLimit: 64}, NumFrags: 1,
 		PayloadLen: uint16(len(payload))}
 	tx.HeaderLen = uint8(p.PutHeaders(tx.Header[:]))
 	tx.Frags[0] = payload
-	h.Send([]wire.TxPacket{tx})
+	h.Send([]edge.TxPacket{tx})
 }
 
 // The links of a host get the packets of their slots; the first one gets requests, and what
@@ -55,10 +55,10 @@ func TestSlots(t *testing.T) {
 	require.NoError(t, c.Join(group, addr(2)))
 	b.got, c.got = nil, nil
 	before := f.Stats().Delivered
-	p := wire.TxPacket{Path: &wire.Path{Src: addr(1), Dst: group, HopLimit: 1}}
+	p := edge.TxPacket{Path: &edge.Path{Src: addr(1), Dst: group, HopLimit: 1}}
 	h := ib.Packet{BTH: ib.BTH{Opcode: ib.UDSendOnly, DestQP: ib.QPNMulticast}}
 	p.HeaderLen = uint8(h.PutHeaders(p.Header[:]))
-	a.Send([]wire.TxPacket{p})
+	a.Send([]edge.TxPacket{p})
 	run(f)
 	require.Len(t, b.got, 1)
 	require.Len(t, c.got, 1)

@@ -7,7 +7,7 @@ import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/internal/slots"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // ethernetBytes is what a frame costs on the wire beyond the IP packet: preamble, header, check
@@ -96,7 +96,7 @@ func (f *Fabric) sendBack(p *packet) {
 		l := h.first()
 		var progress func()
 		if l != nil && len(l.back) < maxBack {
-			l.back = append(l.back, wire.Returned{From: from, Quote: quote})
+			l.back = append(l.back, edge.Returned{From: from, Quote: quote})
 			progress = l.progress
 		}
 		f.mu.Unlock()
@@ -112,7 +112,7 @@ const (
 )
 
 // Returned returns one; see [link.Link].
-func (l *Link) Returned() (b wire.Returned) {
+func (l *Link) Returned() (b edge.Returned) {
 	l.f.lock()
 	defer l.f.mu.Unlock()
 	if len(l.back) == 0 {

@@ -3,7 +3,7 @@ package sim
 import (
 	"time"
 
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // Pipe is one direction of a cable with the queue before it.
@@ -83,11 +83,11 @@ func (p *pipeState) enter(f *Fabric, n int, pkt *packet) (int64, bool) {
 
 // mark marks a packet that finds q bytes waiting, if it can be marked and the decision is to mark.
 func (p *pipeState) mark(f *Fabric, q int, pkt *packet) {
-	if p.Mark == nil || pkt.tclass&wire.ECNMask == 0 || pkt.tclass&wire.ECNMask == wire.ECNCE {
+	if p.Mark == nil || pkt.tclass&edge.ECNMask == 0 || pkt.tclass&edge.ECNMask == edge.ECNCE {
 		return
 	}
 	if p.Mark(MarkInput{f.now, q, pkt.wireBytes(), f.rng.Float64()}) {
-		pkt.tclass |= wire.ECNCE
+		pkt.tclass |= edge.ECNCE
 		f.stats.Marked++
 		p.seen.Marked++
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/ib"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -29,7 +29,7 @@ func TestREDMark(t *testing.T) {
 // enterAt puts n bytes into the pipe at a time.
 func enterAt(t *testing.T, f *Fabric, p *pipeState, at int64, n int) bool {
 	f.now = at
-	_, ok := p.enter(f, n, &packet{tclass: wire.ECT0})
+	_, ok := p.enter(f, n, &packet{tclass: edge.ECT0})
 	return ok
 }
 
@@ -121,7 +121,7 @@ func TestMarksByQueue(t *testing.T) {
 			}, Pipe{}, addr(1))
 			require.NoError(t, err)
 			a, b := &host{Link: l}, newHost(t, f, 2)
-			a.send(2, 4, 1000, wire.ECT0)
+			a.send(2, 4, 1000, edge.ECT0)
 			run(f)
 			require.Equal(t, want, queues, "%+v, departing %v", pfc, departing)
 			require.Equal(t, []int64{w + 1000, 2*w + 1000, 3*w + 1000, 4*w + 1000}, b.times)

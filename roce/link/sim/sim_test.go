@@ -7,7 +7,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -16,7 +16,7 @@ func addr(i byte) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, i}) }
 // host is a link whose packets a test looks at.
 type host struct {
 	*Link
-	got   []wire.RxPacket
+	got   []edge.RxPacket
 	times []int64
 }
 
@@ -29,7 +29,7 @@ func newHost(t testing.TB, f *Fabric, i byte) *host {
 }
 
 func (h *host) progress() {
-	var rx [4]wire.RxPacket
+	var rx [4]edge.RxPacket
 	for {
 		n, err := h.Recv(rx[:])
 		if n == 0 || err != nil {
@@ -45,8 +45,8 @@ func (h *host) progress() {
 
 // send sends n packets of size payload bytes to host i.
 func (h *host) send(to byte, n, size int, tclass uint8) {
-	path := &wire.Path{Src: h.addrs[0], Dst: addr(to), TrafficClass: tclass, HopLimit: 64}
-	txs := make([]wire.TxPacket, n)
+	path := &edge.Path{Src: h.addrs[0], Dst: addr(to), TrafficClass: tclass, HopLimit: 64}
+	txs := make([]edge.TxPacket, n)
 	for i := range txs {
 		p := ib.Packet{BTH: ib.BTH{Opcode: ib.RCSendOnly, PSN: ib.PSN(i)}}
 		txs[i].Path = path
@@ -97,9 +97,9 @@ func TestRoute(t *testing.T) {
 	far := f.NewTrunk(Pipe{Latency: 10_000})
 	f.Route(addr(1), addr(2), slow, far)
 	f.Route(addr(3), addr(2), slow)
-	a.send(2, 2, 1000, wire.ECT0)
-	c.send(2, 1, 1000, wire.ECT0)
-	b.send(1, 1, 1000, wire.ECT0)
+	a.send(2, 2, 1000, edge.ECT0)
+	c.send(2, 1, 1000, edge.ECT0)
+	b.send(1, 1, 1000, edge.ECT0)
 	run(f)
 	wire := int64(1000 + ib.BTHBytes + ib.ICRCBytes + 28 + ethernetBytes)
 	require.Equal(t, []int64{wire*8 + 10_500, wire*24 + 500, wire*16 + 10_500}, b.times, "in the order of arrival")
@@ -145,7 +145,7 @@ func TestQueueOverflowAndMarks(t *testing.T) {
 		},
 	}})
 	a, b := newHost(t, f, 1), newHost(t, f, 2)
-	a.send(2, 10, 1000, wire.ECT0)
+	a.send(2, 10, 1000, edge.ECT0)
 	run(f)
 	s := f.Stats()
 	require.EqualValues(t, 10, s.Sent)
@@ -154,7 +154,7 @@ func TestQueueOverflowAndMarks(t *testing.T) {
 	require.Len(t, queues, len(b.got), "packets that are dropped are not marked")
 	marked := 0
 	for i, p := range b.got {
-		require.Equal(t, queues[i] > 2000, p.TrafficClass&wire.ECNMask == wire.ECNCE)
+		require.Equal(t, queues[i] > 2000, p.TrafficClass&edge.ECNMask == edge.ECNCE)
 		if queues[i] > 2000 {
 			marked++
 		}
@@ -321,7 +321,7 @@ func TestWait(t *testing.T) {
 	require.NoError(t, err)
 	done := make(chan int)
 	go func() {
-		var rx [4]wire.RxPacket
+		var rx [4]edge.RxPacket
 		for {
 			if n, _ := l.Recv(rx[:]); n > 0 {
 				done <- n

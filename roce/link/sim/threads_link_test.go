@@ -8,7 +8,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // hosted is a link of a process of a [Machine]. It is not driven: its device runs as on a real
@@ -38,8 +38,8 @@ func (h *hosted) Addrs() []netip.Addr                 { return h.l.Addrs() }
 func (h *hosted) MTU() ib.MTU                         { return h.l.MTU() }
 func (h *hosted) Stats() link.Stats                   { return h.l.Stats() }
 func (h *hosted) Blocked() bool                       { return false }
-func (h *hosted) Returned() wire.Returned             { return h.l.Returned() }
-func (h *hosted) SourcePort(p *wire.Path) uint16      { return h.l.SourcePort(p) }
+func (h *hosted) Returned() edge.Returned             { return h.l.Returned() }
+func (h *hosted) SourcePort(p *edge.Path) uint16      { return h.l.SourcePort(p) }
 func (h *hosted) Join(group, local netip.Addr) error  { return h.l.Join(group, local) }
 func (h *hosted) Leave(group, local netip.Addr) error { return h.l.Leave(group, local) }
 func (h *hosted) Watch(f func(link.PortState))        { h.l.Watch(f) }
@@ -51,14 +51,14 @@ func (h *hosted) Capabilities() link.Capabilities {
 }
 
 // Send puts packets on the wire once the call has been paid for.
-func (h *hosted) Send(batch []wire.TxPacket) {
+func (h *hosted) Send(batch []edge.TxPacket) {
 	if len(batch) > 0 {
 		h.l.sendIn(h.owe(h.m.c.Syscall+time.Duration(len(batch))*h.m.c.Packet), batch)
 	}
 }
 
 // Recv looks at what has arrived.
-func (h *hosted) Recv(batch []wire.RxPacket) (int, error) {
+func (h *hosted) Recv(batch []edge.RxPacket) (int, error) {
 	h.enter("Recv")
 	defer h.leave()
 	h.park(ask{kind: works, work: int64(h.m.c.Syscall)})

@@ -10,7 +10,7 @@ import (
 
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/pcap"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -51,7 +51,7 @@ func TestDiskFull(t *testing.T) {
 			return err
 		}
 		for psn := range 1000 {
-			tr.Send([]wire.TxPacket{packetOn(&wire.Path{Src: four, Dst: four.Next()}, psn)})
+			tr.Send([]edge.TxPacket{packetOn(&edge.Path{Src: four, Dst: four.Next()}, psn)})
 		}
 		written, err = os.ReadFile(file)
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/internal/capture"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -38,20 +38,20 @@ type below struct {
 	link.Link
 	virtual bool
 	sent    int
-	come    []wire.RxPacket
+	come    []edge.RxPacket
 }
 
 func (l *below) Capabilities() link.Capabilities { return link.Capabilities{Virtual: l.virtual} }
 func (l *below) Now() int64                      { return 77 }
-func (l *below) SourcePort(p *wire.Path) uint16  { return p.SrcPort }
-func (l *below) Send(batch []wire.TxPacket)      { l.sent += len(batch) }
-func (l *below) Recv(b []wire.RxPacket) (int, error) {
+func (l *below) SourcePort(p *edge.Path) uint16  { return p.SrcPort }
+func (l *below) Send(batch []edge.TxPacket)      { l.sent += len(batch) }
+func (l *below) Recv(b []edge.RxPacket) (int, error) {
 	n := copy(b, l.come)
 	return n, nil
 }
 
-func packetOn(p *wire.Path, psn int) wire.TxPacket {
-	tx := wire.TxPacket{Path: p}
+func packetOn(p *edge.Path, psn int) edge.TxPacket {
+	tx := edge.TxPacket{Path: p}
 	h := ib.Packet{BTH: ib.BTH{Opcode: ib.RCSendOnly, PSN: ib.PSN(psn)}}
 	tx.HeaderLen = uint8(h.PutHeaders(tx.Header[:]))
 	return tx
@@ -66,23 +66,23 @@ func TestLink(t *testing.T) {
 	tr, err := New(l, &file)
 	require.NoError(t, err)
 	require.Same(t, l, tr.Unwrap())
-	p := &wire.Path{Src: four, Dst: four.Next(), SrcPort: 0xC001, TrafficClass: 5, HopLimit: 6}
+	p := &edge.Path{Src: four, Dst: four.Next(), SrcPort: 0xC001, TrafficClass: 5, HopLimit: 6}
 	tr.Send(nil)
-	tr.Send([]wire.TxPacket{packetOn(p, 1)})
-	tr.Send([]wire.TxPacket{packetOn(p, 2), packetOn(&wire.Path{Src: four, Dst: six}, 9), packetOn(p, 3)})
-	tr.Send([]wire.TxPacket{packetOn(&wire.Path{Src: four, Dst: six}, 9)})
+	tr.Send([]edge.TxPacket{packetOn(p, 1)})
+	tr.Send([]edge.TxPacket{packetOn(p, 2), packetOn(&edge.Path{Src: four, Dst: six}, 9), packetOn(p, 3)})
+	tr.Send([]edge.TxPacket{packetOn(&edge.Path{Src: four, Dst: six}, 9)})
 	require.Equal(t, 5, l.sent)
 	c := ib.NewICRC(ib.Flow{Src: p.Dst, Dst: p.Src, SrcPort: 0xC002, DstPort: ib.UDPPort})
 	tx := packetOn(p, 4)
-	l.come = []wire.RxPacket{{
+	l.come = []edge.RxPacket{{
 		Data: link.AppendPacket(nil, &c, &tx, 0x4321), Src: p.Dst, Dst: p.Src, SrcPort: 0xC002,
 		TrafficClass: 7, HopLimit: 8,
 	}}
-	n, err := tr.Recv(make([]wire.RxPacket, 3))
+	n, err := tr.Recv(make([]edge.RxPacket, 3))
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	l.come = nil
-	n, err = tr.Recv(make([]wire.RxPacket, 3))
+	n, err = tr.Recv(make([]edge.RxPacket, 3))
 	require.NoError(t, err)
 	require.Zero(t, n)
 	require.NoError(t, tr.Err())
@@ -121,9 +121,9 @@ func TestLinkError(t *testing.T) {
 	l := &below{virtual: true}
 	tr, err := New(l, &failingWriter{2})
 	require.NoError(t, err)
-	p := &wire.Path{Src: four, Dst: four.Next()}
+	p := &edge.Path{Src: four, Dst: four.Next()}
 	for psn := range 4 {
-		tr.Send([]wire.TxPacket{packetOn(p, psn)})
+		tr.Send([]edge.TxPacket{packetOn(p, psn)})
 		require.Equal(t, psn > 0, tr.Err() != nil)
 		require.EqualValues(t, 1, tr.Packets())
 	}
@@ -135,12 +135,12 @@ func TestLinkPanic(t *testing.T) {
 	l := &below{virtual: true}
 	tr, err := New(l, io.Discard)
 	require.NoError(t, err)
-	p := &wire.Path{Src: four, Dst: four.Next()}
+	p := &edge.Path{Src: four, Dst: four.Next()}
 	lost := packetOn(p, 2)
-	lost.NumFrags = wire.MaxTxFrags + 1
-	require.Panics(t, func() { tr.Send([]wire.TxPacket{packetOn(p, 1), lost, packetOn(p, 3)}) })
+	lost.NumFrags = edge.MaxTxFrags + 1
+	require.Panics(t, func() { tr.Send([]edge.TxPacket{packetOn(p, 1), lost, packetOn(p, 3)}) })
 	require.Equal(t, 1, l.sent)
-	tr.Send([]wire.TxPacket{packetOn(p, 4)})
+	tr.Send([]edge.TxPacket{packetOn(p, 4)})
 	require.Equal(t, 2, l.sent)
 }
 

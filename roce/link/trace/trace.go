@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // Link is a link that writes its packets to a trace.
@@ -55,7 +55,7 @@ func (t *Link) Packets() uint64 {
 }
 
 // Send writes the packets to the trace and sends them.
-func (t *Link) Send(batch []wire.TxPacket) {
+func (t *Link) Send(batch []edge.TxPacket) {
 	n := 0
 	// As far as the payloads exist: reading one that is gone panics.
 	defer func() { t.Link.Send(batch[:n]) }()
@@ -65,7 +65,7 @@ func (t *Link) Send(batch []wire.TxPacket) {
 }
 
 // Recv receives packets and writes them to the trace.
-func (t *Link) Recv(batch []wire.RxPacket) (int, error) {
+func (t *Link) Recv(batch []edge.RxPacket) (int, error) {
 	n, err := t.Link.Recv(batch)
 	if n > 0 {
 		t.received(batch[:n])
@@ -74,7 +74,7 @@ func (t *Link) Recv(batch []wire.RxPacket) (int, error) {
 }
 
 // sent writes packets, and counts in n those that it has finished.
-func (t *Link) sent(batch []wire.TxPacket, n *int) {
+func (t *Link) sent(batch []edge.TxPacket, n *int) {
 	now := t.Link.Now() + t.base
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -91,7 +91,7 @@ func (t *Link) sent(batch []wire.TxPacket, n *int) {
 	}
 }
 
-func (t *Link) received(batch []wire.RxPacket) {
+func (t *Link) received(batch []edge.RxPacket) {
 	now := t.Link.Now() + t.base
 	t.mu.Lock()
 	defer t.mu.Unlock()

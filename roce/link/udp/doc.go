@@ -36,7 +36,7 @@
 // Connections leave by one of 4 source ports of each address, chosen by the port that they would
 // have on a link that can set any, so that networks (ECMP) and receivers (RSS) spread them. There
 // are only a few because each is a system call, and packets by different ports cannot share a
-// datagram. For the same reason connections that carry little (wire.Path.Light) all leave by one of
+// datagram. For the same reason connections that carry little (edge.Path.Light) all leave by one of
 // them. Packets to loopback addresses, and multicast, leave from 4791.
 //
 // # When a system call fails
@@ -68,7 +68,7 @@
 //
 // Packets are never fragmented. A packet too long for the interface, or for a router on the path
 // (ICMP "fragmentation needed", IPv6 "packet too big"), is dropped and counted in
-// wire.Path.TooLong; the kernel remembers a router's message for some minutes.
+// edge.Path.TooLong; the kernel remembers a router's message for some minutes.
 //
 // The link follows its interfaces by rtnetlink, without privilege ([Link.Watch]). Without
 // rtnetlink, the MTU stays as at Open. If an interface is recreated, unicast continues; rejoin

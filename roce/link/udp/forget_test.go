@@ -5,14 +5,14 @@ import (
 	"os"
 	"testing"
 
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
 // What a link remembers of paths is bounded.
 func TestPathsAreBounded(t *testing.T) {
 	s := &sender{l: &Link{}, paths: map[pathKey]*path{}}
-	p := wire.Path{Src: netip.MustParseAddr("127.0.0.1"), Dst: netip.MustParseAddr("127.0.0.2")}
+	p := edge.Path{Src: netip.MustParseAddr("127.0.0.1"), Dst: netip.MustParseAddr("127.0.0.2")}
 	sock := newSocket(0, p.Src, nil)
 	for i := range 2*maxPaths + 1 {
 		key := pathKey{sock: sock, dst: p.Dst, scope: uint32(i)}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -49,7 +49,7 @@ func TestHerdInterrupted(t *testing.T) {
 		require.Zero(t, errno)
 	}
 	waiting(t, h.fd)
-	p.a.Send([]wire.TxPacket{p.message(mad.AttrREQ, (&mad.REQ{LocalCommID: 1, ServiceID: 1, MTU: ib.MTU1024}).Put)})
+	p.a.Send([]edge.TxPacket{p.message(mad.AttrREQ, (&mad.REQ{LocalCommID: 1, ServiceID: 1, MTU: ib.MTU1024}).Put)})
 	for end := time.Now().Add(time.Minute); !h.there.Load(); {
 		require.True(t, time.Now().Before(end), "no request was seen")
 		require.NoError(t, p.b.Wait(time.Second))

@@ -55,7 +55,7 @@ var (
 )
 
 // Open opens sockets on the local addresses. The error is an *OpenError that says what to do or,
-// for an invalid option, a [*wire.ArgError].
+// for an invalid option, a [*edge.ArgError].
 func Open(addrs []netip.Addr, o Options) (*Link, error) { return openSlot(addrs, o, false) }
 
 func openSlot(addrs []netip.Addr, o Options, spare bool) (*Link, error) {

@@ -16,7 +16,7 @@ import (
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/goroce/goroce/roce/link/internal/transmit"
 	"github.com/goroce/goroce/roce/link/linktest"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -39,7 +39,7 @@ func open(t testing.TB, a netip.Addr, o Options) *Link {
 
 type pair struct {
 	a, b *Link
-	path *wire.Path
+	path *edge.Path
 	rng  *rand.Rand
 }
 
@@ -47,13 +47,13 @@ func newPair(t testing.TB, oa, ob Options) *pair {
 	x, y := loopback(), loopback()
 	return &pair{
 		a: open(t, x, oa), b: open(t, y, ob), rng: rand.New(rand.NewPCG(1, 1)),
-		path: &wire.Path{Src: x, Dst: y, HopLimit: 64},
+		path: &edge.Path{Src: x, Dst: y, HopLimit: 64},
 	}
 }
 
 // packet makes a packet of n payload bytes in the given number of fragments.
-func (p *pair) packet(op ib.Opcode, psn, n, frags int) wire.TxPacket {
-	tx := wire.TxPacket{Path: p.path, PayloadLen: uint16(n), Pad: uint8(ib.PadFor(n))}
+func (p *pair) packet(op ib.Opcode, psn, n, frags int) edge.TxPacket {
+	tx := edge.TxPacket{Path: p.path, PayloadLen: uint16(n), Pad: uint8(ib.PadFor(n))}
 	h := ib.Packet{BTH: ib.BTH{Opcode: op, PSN: ib.PSN(psn), Pad: tx.Pad, DestQP: 77}}
 	tx.HeaderLen = uint8(h.PutHeaders(tx.Header[:]))
 	data := make([]byte, n)
@@ -69,7 +69,7 @@ func (p *pair) packet(op ib.Opcode, psn, n, frags int) wire.TxPacket {
 }
 
 // transfer sends packets and requires that the same bytes arrive, in order.
-func (p *pair) transfer(t testing.TB, txs []wire.TxPacket) {
+func (p *pair) transfer(t testing.TB, txs []edge.TxPacket) {
 	p.a.Send(txs)
 	for p.a.Blocked() {
 		require.NoError(t, p.a.Wait(-1))
@@ -78,8 +78,8 @@ func (p *pair) transfer(t testing.TB, txs []wire.TxPacket) {
 	p.expect(t, txs)
 }
 
-func (p *pair) expect(t testing.TB, txs []wire.TxPacket) {
-	rx := make([]wire.RxPacket, 7) // small, so that datagrams are split over calls
+func (p *pair) expect(t testing.TB, txs []edge.TxPacket) {
+	rx := make([]edge.RxPacket, 7) // small, so that datagrams are split over calls
 	bad := p.b.Stats().RxICRC
 	for i := 0; i < len(txs); {
 		n, err := p.b.Recv(rx)
@@ -101,15 +101,15 @@ func (p *pair) expect(t testing.TB, txs []wire.TxPacket) {
 }
 
 // train is a mix of runs that can and cannot be segmented.
-func (p *pair) train() []wire.TxPacket {
-	var txs []wire.TxPacket
+func (p *pair) train() []edge.TxPacket {
+	var txs []edge.TxPacket
 	add := func(op ib.Opcode, n, frags int) {
 		txs = append(txs, p.packet(op, len(txs), n, frags))
 	}
 	for _, mtu := range []int{256, 1024, 4096} {
 		add(ib.RCWriteFirst, mtu, 1)
 		for i := range 40 {
-			add(ib.RCWriteMiddle, mtu, 1+i%wire.MaxTxFrags)
+			add(ib.RCWriteMiddle, mtu, 1+i%edge.MaxTxFrags)
 		}
 		add(ib.RCWriteLast, 3, 1)
 	}
@@ -152,11 +152,11 @@ func TestAnswersWithAcks(t *testing.T) {
 	const peers = 4
 	a := open(t, loopback(), Options{})
 	var bs [peers]*Link
-	var batch []wire.TxPacket
+	var batch []edge.TxPacket
 	for i := range bs {
 		bs[i] = open(t, loopback(), Options{})
 		p := &pair{a: a, b: bs[i], rng: rand.New(rand.NewPCG(1, 1))}
-		answer := wire.Path{Src: a.Addrs()[0], Dst: bs[i].Addrs()[0], HopLimit: 64}
+		answer := edge.Path{Src: a.Addrs()[0], Dst: bs[i].Addrs()[0], HopLimit: 64}
 		ack := answer
 		p.path = &answer
 		batch = append(batch, p.packet(ib.RCSendOnly, i, 128, 1))
@@ -180,7 +180,7 @@ func TestAnswersWithAcks(t *testing.T) {
 
 func TestTrafficClassAndHopLimit(t *testing.T) {
 	p := newPair(t, Options{}, Options{})
-	for _, tc := range []uint8{0, 2, 0x68 | wire.ECT0, 0xC0} {
+	for _, tc := range []uint8{0, 2, 0x68 | edge.ECT0, 0xC0} {
 		// The state of a path is made anew when the engine clears it.
 		p.path.TrafficClass, p.path.HopLimit, p.path.Link = tc, 64-tc>>2, nil
 		p.transfer(t, p.train()[:60])
@@ -218,7 +218,7 @@ func TestSegmentationRefused(t *testing.T) {
 func TestTooManySegments(t *testing.T) {
 	p := newPair(t, Options{}, Options{})
 	p.a.tx.MaxSegs = 250
-	var txs []wire.TxPacket
+	var txs []edge.TxPacket
 	for i := range 250 {
 		txs = append(txs, p.packet(ib.RCSendOnly, i, 64, 1))
 	}
@@ -312,7 +312,7 @@ func TestGarbage(t *testing.T) {
 		}
 		require.NoError(t, unix.Sendto(fd, b, 0, to))
 	}
-	rx := make([]wire.RxPacket, 16)
+	rx := make([]edge.RxPacket, 16)
 	count := func() uint64 {
 		s := p.b.Stats()
 		return s.RxICRC + s.RxShort + s.RxTruncated
@@ -354,7 +354,7 @@ func TestWake(t *testing.T) {
 func TestClosed(t *testing.T) {
 	l := open(t, loopback(), Options{})
 	require.NoError(t, l.Close())
-	_, err := l.Recv(make([]wire.RxPacket, 1))
+	_, err := l.Recv(make([]edge.RxPacket, 1))
 	require.ErrorIs(t, err, link.ErrClosed)
 	require.ErrorIs(t, l.Wait(-1), link.ErrClosed)
 	l.Wake()
@@ -366,7 +366,7 @@ func TestClosed(t *testing.T) {
 func TestNoAllocs(t *testing.T) {
 	p := newPair(t, Options{}, Options{})
 	txs := p.train()
-	rx := make([]wire.RxPacket, 128)
+	rx := make([]edge.RxPacket, 128)
 	once := func() {
 		p.a.Send(txs)
 		for got := 0; got < len(txs); {

@@ -7,7 +7,7 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/goroce/goroce/roce/link/linktest"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -22,7 +22,7 @@ func TestMemoryLostBeforeTheCall(t *testing.T) {
 			page := linktest.LostPage(t)
 			gone := page[len(page)/2:]
 			require.NoError(t, unix.Mprotect(gone, unix.PROT_READ))
-			batch := make([]wire.TxPacket, 6)
+			batch := make([]edge.TxPacket, 6)
 			for i := range batch {
 				// Each in a datagram of its own, that the third holds one packet.
 				batch[i] = linktest.Packet(r, path, 1024+4*i)
@@ -36,7 +36,7 @@ func TestMemoryLostBeforeTheCall(t *testing.T) {
 			addr := linktest.SendLost(t, a, batch)
 			require.True(t, batch[bad].Holds(addr))
 			a.Send(batch[bad+1:])
-			linktest.Await(t, b, append(append([]wire.TxPacket(nil), batch[:bad]...), batch[bad+1:]...))
+			linktest.Await(t, b, append(append([]edge.TxPacket(nil), batch[:bad]...), batch[bad+1:]...))
 
 			// Memory that is back when it is looked at is a packet dropped.
 			a.tx.Sendmmsg = func(fd int, msgs []sockio.Mmsghdr) (int, unix.Errno) {

@@ -18,7 +18,7 @@ import (
 	"github.com/goroce/goroce/roce/link/internal/receive"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/goroce/goroce/roce/link/internal/transmit"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // Plain is the link for systems other than Linux: a UDP socket of package net for each address, one
@@ -68,7 +68,7 @@ type plainPacket struct {
 	to   netip.Addr
 }
 
-// plainPath is the link's state of a wire.Path.
+// plainPath is the link's state of a edge.Path.
 type plainPath struct {
 	l    *Plain
 	conn *net.UDPConn
@@ -227,7 +227,7 @@ func (l *Plain) MTU() ib.MTU { return l.mtu }
 func (l *Plain) Blocked() bool { return false }
 
 // Send sends each packet as a datagram. It waits while the socket is full.
-func (l *Plain) Send(batch []wire.TxPacket) {
+func (l *Plain) Send(batch []edge.TxPacket) {
 	if l.life.Err() != nil {
 		l.stats.Dropped.Add(uint64(len(batch)))
 		return
@@ -254,7 +254,7 @@ func (l *Plain) Send(batch []wire.TxPacket) {
 }
 
 // pathOf returns the link's state of a path; nil if its source is not local.
-func (l *Plain) pathOf(p *wire.Path) *plainPath {
+func (l *Plain) pathOf(p *edge.Path) *plainPath {
 	if s, ok := p.Link.(*plainPath); ok && s.l == l {
 		return s
 	}
@@ -275,7 +275,7 @@ func (l *Plain) pathOf(p *wire.Path) *plainPath {
 }
 
 // Recv hands up what has arrived; see [link.Link].
-func (l *Plain) Recv(batch []wire.RxPacket) (int, error) {
+func (l *Plain) Recv(batch []edge.RxPacket) (int, error) {
 	if err := l.life.Err(); err != nil {
 		return 0, err
 	}
@@ -375,10 +375,10 @@ func (l *Plain) Watch(f func(link.PortState)) {
 }
 
 // Returned returns nothing: the link does not hear ICMP.
-func (l *Plain) Returned() wire.Returned { return wire.Returned{} }
+func (l *Plain) Returned() edge.Returned { return edge.Returned{} }
 
 // SourcePort returns the only source port.
-func (l *Plain) SourcePort(*wire.Path) uint16 { return l.port }
+func (l *Plain) SourcePort(*edge.Path) uint16 { return l.port }
 
 // Capabilities says what the link can do.
 func (l *Plain) Capabilities() link.Capabilities {

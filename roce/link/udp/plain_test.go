@@ -11,7 +11,7 @@ import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -35,10 +35,10 @@ func TestPlain(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			x, y := loopback(), loopback()
-			p := &pair{path: &wire.Path{Src: x, Dst: y, HopLimit: 64}, rng: rand.New(rand.NewPCG(1, 1))}
+			p := &pair{path: &edge.Path{Src: x, Dst: y, HopLimit: 64}, rng: rand.New(rand.NewPCG(1, 1))}
 			a, b := c.open[0](t, x), c.open[1](t, y)
 			txs := p.train()
-			rx := make([]wire.RxPacket, 7)
+			rx := make([]edge.RxPacket, 7)
 			for len(txs) > 0 {
 				some := txs[:min(50, len(txs))]
 				a.Send(some)
@@ -72,7 +72,7 @@ func TestPlainGarbage(t *testing.T) {
 	l, from := openPlain(t, loopback()), openPlain(t, loopback())
 	to := netip.AddrPortFrom(l.addrs[0], ib.UDPPort)
 	junk := make([]byte, ib.MaxPacketBytes+100)
-	rx := make([]wire.RxPacket, 8)
+	rx := make([]edge.RxPacket, 8)
 	for i := range 3 * plainRing {
 		_, err := from.socks[0].conn.WriteToUDPAddrPort(junk[:[...]int{0, 3, 40, len(junk)}[i%4]], to)
 		require.NoError(t, err)
@@ -104,9 +104,9 @@ func TestPlainAlone(t *testing.T) {
 	}
 	require.NoError(t, l.Close())
 	require.ErrorIs(t, l.Wait(-1), link.ErrClosed)
-	_, err = l.Recv(make([]wire.RxPacket, 1))
+	_, err = l.Recv(make([]edge.RxPacket, 1))
 	require.ErrorIs(t, err, link.ErrClosed)
-	l.Send([]wire.TxPacket{{}})
+	l.Send([]edge.TxPacket{{}})
 	require.Equal(t, uint64(1), l.Stats().TxDropped)
 }
 
@@ -133,11 +133,11 @@ func TestPlainBuffers(t *testing.T) {
 // What cannot be sent is dropped, and what is behind it is sent.
 func TestPlainDrops(t *testing.T) {
 	a, b := openPlain(t, loopback()), openPlain(t, loopback())
-	p := &pair{path: &wire.Path{Src: a.addrs[0], Dst: b.addrs[0], HopLimit: 64}, rng: rand.New(rand.NewPCG(1, 1))}
+	p := &pair{path: &edge.Path{Src: a.addrs[0], Dst: b.addrs[0], HopLimit: 64}, rng: rand.New(rand.NewPCG(1, 1))}
 	good := p.packet(ib.RCSendOnly, 1, 100, 1)
 	foreign := good
-	foreign.Path = &wire.Path{Src: b.addrs[0], Dst: a.addrs[0], HopLimit: 64}
-	a.Send([]wire.TxPacket{foreign, good})
+	foreign.Path = &edge.Path{Src: b.addrs[0], Dst: a.addrs[0], HopLimit: 64}
+	a.Send([]edge.TxPacket{foreign, good})
 	s := a.Stats()
 	require.Equal(t, [2]uint64{1, 1}, [2]uint64{s.TxDropped, s.TxPackets})
 }
@@ -149,16 +149,16 @@ func TestPlainDeadSocket(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, l.socks[0].conn.Close())
 	require.ErrorIs(t, l.Wait(-1), net.ErrClosed)
-	_, err = l.Recv(make([]wire.RxPacket, 1))
+	_, err = l.Recv(make([]edge.RxPacket, 1))
 	require.ErrorIs(t, err, net.ErrClosed)
 	_ = l.Close()
 }
 
 func TestPlainNoAllocs(t *testing.T) {
 	a, b := openPlain(t, loopback()), openPlain(t, loopback())
-	p := &pair{path: &wire.Path{Src: a.addrs[0], Dst: b.addrs[0], HopLimit: 64}, rng: rand.New(rand.NewPCG(1, 1))}
-	txs := []wire.TxPacket{p.packet(ib.RCSendOnly, 1, 100, 1)}
-	rx := make([]wire.RxPacket, 8)
+	p := &pair{path: &edge.Path{Src: a.addrs[0], Dst: b.addrs[0], HopLimit: 64}, rng: rand.New(rand.NewPCG(1, 1))}
+	txs := []edge.TxPacket{p.packet(ib.RCSendOnly, 1, 100, 1)}
+	rx := make([]edge.RxPacket, 8)
 	require.Zero(t, testing.AllocsPerRun(200, func() {
 		a.Send(txs)
 		for n := 0; n == 0; {
@@ -173,12 +173,12 @@ func TestPlainNoAllocs(t *testing.T) {
 func TestPlainMark(t *testing.T) {
 	a, b := openPlain(t, loopback()), openPlain(t, loopback())
 	require.True(t, b.CaughtUp())
-	p := &pair{path: &wire.Path{Src: a.addrs[0], Dst: b.addrs[0], HopLimit: 64}, rng: rand.New(rand.NewPCG(1, 1))}
-	a.Send([]wire.TxPacket{p.packet(ib.RCSendOnly, 1, 100, 1)})
+	p := &pair{path: &edge.Path{Src: a.addrs[0], Dst: b.addrs[0], HopLimit: 64}, rng: rand.New(rand.NewPCG(1, 1))}
+	a.Send([]edge.TxPacket{p.packet(ib.RCSendOnly, 1, 100, 1)})
 	require.NoError(t, b.Wait(-1))
 	b.Mark()
 	require.False(t, b.CaughtUp())
-	n, err := b.Recv(make([]wire.RxPacket, 2))
+	n, err := b.Recv(make([]edge.RxPacket, 2))
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	require.True(t, b.CaughtUp())

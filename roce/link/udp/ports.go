@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/goroce/goroce/internal/unix"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // Networks spread load by ports (ECMP), and receivers over queues (RSS), so packets from one
@@ -53,7 +53,7 @@ func (s *socket) bindAny() bool {
 
 // out returns the socket by which packets on a path leave. Packets to groups leave from the port of
 // the link: IP_MULTICAST_IF and the like follow the interface of its socket.
-func (s *socket) out(p *wire.Path) *socket {
+func (s *socket) out(p *edge.Path) *socket {
 	if len(s.ports) == 0 || p.SrcPort == 0 || p.Dst.IsMulticast() {
 		return s
 	}
@@ -64,7 +64,7 @@ func (s *socket) out(p *wire.Path) *socket {
 }
 
 // SourcePort returns the source port of packets on a path; see [link.Link].
-func (l *Link) SourcePort(p *wire.Path) uint16 {
+func (l *Link) SourcePort(p *edge.Path) uint16 {
 	if r := l.tx.RouteOf(p); r != nil {
 		return r.Own.(*path).sock.port
 	}

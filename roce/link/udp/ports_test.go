@@ -8,7 +8,7 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/goroce/goroce/roce/link/linktest"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -22,11 +22,11 @@ func TestSourcePorts(t *testing.T) {
 		n.A.Do(func() { a = open(t, ab[0], Options{}) })
 		n.B.Do(func() { b = open(t, ab[1], Options{}) })
 		p := &pair{a: a, b: b}
-		var batch []wire.TxPacket
+		var batch []edge.TxPacket
 		const paths, each = 64, 4
 		for k := range each {
 			for i := range paths {
-				path := &wire.Path{Src: ab[0], Dst: ab[1], HopLimit: 64, SrcPort: ib.SourcePort(uint32(i * 7919))}
+				path := &edge.Path{Src: ab[0], Dst: ab[1], HopLimit: 64, SrcPort: ib.SourcePort(uint32(i * 7919))}
 				if k > 0 {
 					path = batch[i].Path
 				}
@@ -73,21 +73,21 @@ func TestSourcePorts(t *testing.T) {
 		}
 
 		// Multicast, and a path that says nothing, leave from the port of the link.
-		require.EqualValues(t, ib.UDPPort, a.SourcePort(&wire.Path{Src: ab[0], Dst: ab[1]}))
+		require.EqualValues(t, ib.UDPPort, a.SourcePort(&edge.Path{Src: ab[0], Dst: ab[1]}))
 		group := netip.MustParseAddr("239.1.2.3")
 		if ab[0].Is6() {
 			group = netip.MustParseAddr("ff15::1")
 		}
-		require.EqualValues(t, ib.UDPPort, a.SourcePort(&wire.Path{Src: ab[0], Dst: group, SrcPort: 0xC123}))
-		require.EqualValues(t, ib.UDPPort, a.SourcePort(&wire.Path{Src: ab[1], Dst: ab[0]}), "no path of this link")
+		require.EqualValues(t, ib.UDPPort, a.SourcePort(&edge.Path{Src: ab[0], Dst: group, SrcPort: 0xC123}))
+		require.EqualValues(t, ib.UDPPort, a.SourcePort(&edge.Path{Src: ab[1], Dst: ab[0]}), "no path of this link")
 
 		var plain *Link
 		n.A.Do(func() { plain = open(t, ab[0], Options{DisableSourcePorts: true}) })
-		require.EqualValues(t, ib.UDPPort, plain.SourcePort(&wire.Path{Src: ab[0], Dst: ab[1], SrcPort: 0xC123}))
+		require.EqualValues(t, ib.UDPPort, plain.SourcePort(&edge.Path{Src: ab[0], Dst: ab[1], SrcPort: 0xC123}))
 	}
 }
 
-func receiveAll(t testing.TB, l *Link, n int) (all []wire.RxPacket) {
+func receiveAll(t testing.TB, l *Link, n int) (all []edge.RxPacket) {
 	t.Helper()
 	for len(all) < n {
 		require.NoError(t, l.Wait(-1))
@@ -103,9 +103,9 @@ func TestBlockedPort(t *testing.T) {
 	n := linktest.NewNet(t, 1500)
 	var a *Link
 	n.A.Do(func() { a = open(t, n.A4, Options{}) })
-	p := &pair{a: a, path: &wire.Path{Src: n.A4, Dst: n.B4, HopLimit: 64, SrcPort: 0xC003}}
+	p := &pair{a: a, path: &edge.Path{Src: n.A4, Dst: n.B4, HopLimit: 64, SrcPort: 0xC003}}
 	a.tx.Sendmmsg = func(fd int, _ []sockio.Mmsghdr) (int, unix.Errno) { return 0, unix.EAGAIN }
-	a.Send([]wire.TxPacket{p.to(77, nil)})
+	a.Send([]edge.TxPacket{p.to(77, nil)})
 	require.True(t, a.Blocked())
 	require.EqualValues(t, a.tx.RouteOf(p.path).FD, a.tx.Full.Load())
 	require.NotEqual(t, a.socks[0].fd, int(a.tx.Full.Load()))

@@ -10,7 +10,7 @@ import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link/internal/endpoint"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // Datagrams to queue pair 1 leave by a socket of their own, for each address, which gets the ICMP
@@ -81,7 +81,7 @@ func (s *socket) hearErrors() error {
 }
 
 // asker returns the socket for packets to queue pair 1 of a peer; nil if it is the usual one.
-func (l *Link) asker(p *wire.Path) *socket {
+func (l *Link) asker(p *edge.Path) *socket {
 	if !p.Management || p.Dst.IsMulticast() {
 		return nil
 	}
@@ -93,7 +93,7 @@ func (l *Link) asker(p *wire.Path) *socket {
 }
 
 // Returned returns a datagram that came back; see [link.Link].
-func (l *Link) Returned() (b wire.Returned) {
+func (l *Link) Returned() (b edge.Returned) {
 	if !l.rx.returned {
 		return b
 	}
@@ -106,7 +106,7 @@ func (l *Link) Returned() (b wire.Returned) {
 			}
 			noHost, ok := unreachable(a.control[:nc], s.addr.Is6())
 			if addr := addrOf(to); ok && n >= ib.BTHBytes && addr.IsValid() {
-				return wire.Returned{From: addr, NoHost: noHost, Quote: a.quote[:n]}
+				return edge.Returned{From: addr, NoHost: noHost, Quote: a.quote[:n]}
 			}
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/goroce/goroce/roce/link/internal/transmit"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // path is the link's state of a route.
@@ -58,7 +58,7 @@ func (t *sender) init(l *Link) {
 func (l *Link) Blocked() bool { return l.tx.Blocked() }
 
 // Send sends waiting packets first, then the batch; see [link.Link].
-func (l *Link) Send(batch []wire.TxPacket) {
+func (l *Link) Send(batch []edge.TxPacket) {
 	if l.local.Life.Err() != nil {
 		l.tx.Stats.Dropped.Add(uint64(len(batch))) // the descriptors may belong to something else by now
 		return
@@ -68,7 +68,7 @@ func (l *Link) Send(batch []wire.TxPacket) {
 }
 
 // route makes the route of a path; nil if nothing can be sent on it.
-func (t *sender) route(p *wire.Path) *transmit.Route {
+func (t *sender) route(p *edge.Path) *transmit.Route {
 	var sock *socket
 	if i := p.SGIDIndex; i >= 0 && i < len(t.l.socks) && t.l.socks[i].addr == p.Src {
 		sock = t.l.socks[i]
@@ -98,7 +98,7 @@ func (t *sender) route(p *wire.Path) *transmit.Route {
 }
 
 // newPath makes the state of paths like p.
-func (t *sender) newPath(key pathKey, p *wire.Path) *path {
+func (t *sender) newPath(key pathKey, p *edge.Path) *path {
 	s := &path{
 		pathKey: key,
 		Route: transmit.Route{
@@ -121,7 +121,7 @@ func (t *sender) newPath(key pathKey, p *wire.Path) *path {
 
 // dropped counts packets of paths that the kernel did not take: no route, too long, no memory. The
 // transport will see a loss. A socket that no longer exists ends the link.
-func (t *sender) dropped(of []*wire.Path, errno unix.Errno) {
+func (t *sender) dropped(of []*edge.Path, errno unix.Errno) {
 	if sockio.Dead(errno) {
 		t.l.local.Fail(os.NewSyscallError("sendmmsg", errno))
 	}

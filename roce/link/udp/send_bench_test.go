@@ -10,7 +10,7 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/goroce/goroce/roce/link/linktest"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // BenchmarkSend measures what the link does for a packet before the system call, the ICRC of its
@@ -22,7 +22,7 @@ func BenchmarkSend(b *testing.B) {
 			a.tx.Sendmmsg = func(_ int, msgs []sockio.Mmsghdr) (int, unix.Errno) { return len(msgs), 0 }
 			r := rand.New(rand.NewPCG(1, 2))
 			path := linktest.NewPath(a, to)
-			batch := make([]wire.TxPacket, 60)
+			batch := make([]edge.TxPacket, 60)
 			for i := range batch {
 				batch[i] = linktest.Packet(r, path, size)
 				batch[i].Header[0] = byte(ib.RCWriteMiddle)

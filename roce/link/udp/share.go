@@ -10,7 +10,7 @@ import (
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/endpoint"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // sharing is how a link shares its addresses with other devices.
@@ -109,7 +109,7 @@ func (l *Link) ServeRequests() error {
 
 // handOn gives a packet from the current socket to the device that it is for. It returns false if
 // that is this one.
-func (r *receiver) handOn(p *wire.RxPacket) bool {
+func (r *receiver) handOn(p *edge.RxPacket) bool {
 	lease := r.l.share.Lease
 	own, i := int(lease.Slot().Index), r.from.index
 	switch to := lease.For(i, p); to {

@@ -14,13 +14,13 @@ import (
 	"github.com/goroce/goroce/roce/internal/slots"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/linktest"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
 // to is a packet for a queue pair.
-func (p *pair) to(n ib.QPN, payload []byte) wire.TxPacket {
-	tx := wire.TxPacket{Path: p.path, PayloadLen: uint16(len(payload)), Pad: uint8(ib.PadFor(len(payload)))}
+func (p *pair) to(n ib.QPN, payload []byte) edge.TxPacket {
+	tx := edge.TxPacket{Path: p.path, PayloadLen: uint16(len(payload)), Pad: uint8(ib.PadFor(len(payload)))}
 	h := ib.Packet{BTH: ib.BTH{Opcode: ib.RCSendOnly, Pad: tx.Pad, DestQP: n}}
 	tx.HeaderLen = uint8(h.PutHeaders(tx.Header[:]))
 	if len(payload) > 0 {
@@ -30,13 +30,13 @@ func (p *pair) to(n ib.QPN, payload []byte) wire.TxPacket {
 }
 
 // message is a message of the communication manager to queue pair 1.
-func (p *pair) message(at mad.Attribute, put func(*mad.Data) error) wire.TxPacket {
+func (p *pair) message(at mad.Attribute, put func(*mad.Data) error) edge.TxPacket {
 	var b [mad.Bytes]byte
 	h := mad.CMHeader(at, 1)
 	if err := put(h.Put(&b)); err != nil {
 		panic(err)
 	}
-	tx := wire.TxPacket{Path: p.path, PayloadLen: mad.Bytes, NumFrags: 1}
+	tx := edge.TxPacket{Path: p.path, PayloadLen: mad.Bytes, NumFrags: 1}
 	tx.Frags[0] = b[:]
 	bth := ib.Packet{BTH: ib.BTH{Opcode: ib.UDSendOnly, DestQP: ib.QPNGSI},
 		DETH: ib.DETH{QKey: ib.QKeyGSI, SrcQP: ib.QPNGSI}}
@@ -45,9 +45,9 @@ func (p *pair) message(at mad.Attribute, put func(*mad.Data) error) wire.TxPacke
 }
 
 // drain returns what a link has.
-func drain(t testing.TB, l *Link) (all []wire.RxPacket) {
+func drain(t testing.TB, l *Link) (all []edge.RxPacket) {
 	t.Helper()
-	rx := make([]wire.RxPacket, 3)
+	rx := make([]edge.RxPacket, 3)
 	for {
 		require.NoError(t, l.Wait(0)) // notes what is aside, but for requests, of which a thread tells
 		l.share.Look = true
@@ -63,7 +63,7 @@ func drain(t testing.TB, l *Link) (all []wire.RxPacket) {
 	}
 }
 
-func dests(ps []wire.RxPacket) (out []ib.QPN) {
+func dests(ps []edge.RxPacket) (out []ib.QPN) {
 	for _, p := range ps {
 		var h ib.Packet
 		_ = h.Decode(p.Data)
@@ -84,7 +84,7 @@ func TestStrays(t *testing.T) {
 	p.path.TrafficClass, p.path.HopLimit = 0x68, 9
 	mine, others := slotOf(p.b).QPN(5), slotOf(c).QPN(5)
 	nobodys := ib.Slot{Index: 33, Bits: slots.Bits}.QPN(5)
-	var batch []wire.TxPacket
+	var batch []edge.TxPacket
 	for i := range 10 {
 		for _, n := range []ib.QPN{mine, others, others, nobodys, ib.QPNMulticast} {
 			batch = append(batch, p.to(n, []byte{byte(i), 1, 2, 3}))
@@ -123,7 +123,7 @@ func TestStraysLost(t *testing.T) {
 	c := open(t, p.path.Dst, Options{})
 	payload := make([]byte, 4096)
 	for range 300 {
-		p.a.Send([]wire.TxPacket{p.to(slotOf(p.b).QPN(5), payload), p.to(slotOf(c).QPN(5), payload)})
+		p.a.Send([]edge.TxPacket{p.to(slotOf(p.b).QPN(5), payload), p.to(slotOf(c).QPN(5), payload)})
 		drain(t, p.b)
 	}
 	b := p.b.Stats()
@@ -142,12 +142,12 @@ func TestRequests(t *testing.T) {
 	lookup := p.message(mad.AttrSIDRReq, (&mad.SIDRReq{RequestID: 1, ServiceID: service}).Put)
 	rep := p.message(mad.AttrREP, (&mad.REP{LocalCommID: 1, RemoteCommID: mad.CommID(slotOf(c).CommID(99))}).Put)
 	anyone := p.message(mad.AttrREJ, (&mad.REJ{LocalCommID: 1, Reason: mad.RejectTimeout}).Put)
-	send := func(x wire.TxPacket) (toB, toC int) {
-		p.a.Send([]wire.TxPacket{x})
+	send := func(x edge.TxPacket) (toB, toC int) {
+		p.a.Send([]edge.TxPacket{x})
 		toB, toC = len(drain(t, p.b)), len(drain(t, c))
 		return toB + len(drain(t, p.b)), toC
 	}
-	expect := func(what string, x wire.TxPacket, wantB, wantC int) {
+	expect := func(what string, x edge.TxPacket, wantB, wantC int) {
 		t.Helper()
 		b, c := send(x)
 		require.Equal(t, [2]int{wantB, wantC}, [2]int{b, c}, what)
@@ -174,7 +174,7 @@ func TestRequests(t *testing.T) {
 	require.NoError(t, p.b.Announce(service, p.path.Dst))
 	expect("b has it", req, 1, 0)
 	require.NoError(t, c.Close())
-	p.a.Send([]wire.TxPacket{req})
+	p.a.Send([]edge.TxPacket{req})
 	require.Len(t, drain(t, p.b), 1, "c is gone")
 	require.ErrorIs(t, c.ServeRequests(), link.ErrClosed)
 }
@@ -188,8 +188,8 @@ func TestRequestsComeAfterEarlierPackets(t *testing.T) {
 	send := func(service mad.ServiceID, l *Link) {
 		req := p.message(mad.AttrREQ, (&mad.REQ{LocalCommID: 1, ServiceID: service, MTU: ib.MTU1024}).Put)
 		for range 20 {
-			p.a.Send([]wire.TxPacket{p.to(slotOf(l).QPN(5), make([]byte, 256))})
-			p.a.Send([]wire.TxPacket{req})
+			p.a.Send([]edge.TxPacket{p.to(slotOf(l).QPN(5), make([]byte, 256))})
+			p.a.Send([]edge.TxPacket{req})
 		}
 	}
 	inOrder := func(l *Link) {
@@ -220,15 +220,15 @@ func TestRequestsAndPacketsTakeTurns(t *testing.T) {
 	require.NoError(t, p.b.ServeRequests())
 	req := p.message(mad.AttrREQ, (&mad.REQ{LocalCommID: 1, ServiceID: 1, MTU: ib.MTU1024}).Put)
 	flood := func() {
-		p.a.Send([]wire.TxPacket{req})
-		p.a.Send([]wire.TxPacket{p.to(77, make([]byte, 256))})
+		p.a.Send([]edge.TxPacket{req})
+		p.a.Send([]edge.TxPacket{p.to(77, make([]byte, 256))})
 	}
 	for range 20 {
 		flood()
 	}
 	require.NoError(t, p.b.Wait(0))
 	p.b.share.Look = true
-	rx := make([]wire.RxPacket, 128)
+	rx := make([]edge.RxPacket, 128)
 	last, most := map[ib.QPN]int{}, map[ib.QPN]int{}
 	for call := range 5000 {
 		flood()
@@ -261,7 +261,7 @@ func TestRequestWakesOne(t *testing.T) {
 		require.NoError(t, l.ServeRequests())
 		require.NoError(t, l.Wait(0)) // for the wake of that
 		wg.Go(func() {
-			rx := make([]wire.RxPacket, 4)
+			rx := make([]edge.RxPacket, 4)
 			for {
 				n, err := l.Recv(rx)
 				for range n {
@@ -295,7 +295,7 @@ func TestRequestWakesOne(t *testing.T) {
 	const requests = 10
 	req := p.message(mad.AttrREQ, (&mad.REQ{LocalCommID: 1, ServiceID: 1, MTU: ib.MTU1024}).Put)
 	for range requests {
-		p.a.Send([]wire.TxPacket{req})
+		p.a.Send([]edge.TxPacket{req})
 		<-got
 		wakeAll()
 	}
@@ -313,8 +313,8 @@ func TestRequestWakesOne(t *testing.T) {
 func TestLookAsideWithoutWait(t *testing.T) {
 	p := newPair(t, Options{}, Options{})
 	require.NoError(t, p.b.ServeRequests())
-	p.a.Send([]wire.TxPacket{p.message(mad.AttrREQ, (&mad.REQ{LocalCommID: 1, ServiceID: 1, MTU: ib.MTU1024}).Put)})
-	rx := make([]wire.RxPacket, 4)
+	p.a.Send([]edge.TxPacket{p.message(mad.AttrREQ, (&mad.REQ{LocalCommID: 1, ServiceID: 1, MTU: ib.MTU1024}).Put)})
+	rx := make([]edge.RxPacket, 4)
 	for range asideTurns {
 		if n, err := p.b.Recv(rx); n > 0 {
 			require.NoError(t, err)
@@ -370,7 +370,7 @@ func TestKernelDropsAreCounted(t *testing.T) {
 	second, err := p.b.Another()
 	require.NoError(t, err)
 	for range 50 {
-		p.a.Send([]wire.TxPacket{p.to(ib.Slot{Index: 9, Bits: slots.Bits}.QPN(5), make([]byte, 1024))})
+		p.a.Send([]edge.TxPacket{p.to(ib.Slot{Index: 9, Bits: slots.Bits}.QPN(5), make([]byte, 1024))})
 	}
 	s := p.b.Stats()
 	require.GreaterOrEqual(t, s.RxNobody, uint64(40))

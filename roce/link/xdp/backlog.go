@@ -2,7 +2,7 @@ package xdp
 
 import (
 	"github.com/goroce/goroce/roce/link/internal/nexthop"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // backlog holds copies of packets for which no frame was free. While it holds any, the device makes
@@ -15,14 +15,14 @@ type backlog struct {
 
 type waiting struct {
 	path   *path
-	of     *wire.Path
+	of     *edge.Path
 	off, n int // of the packet, BTH through ICRC, in buf
 }
 
 func (b *backlog) waiting() bool { return b.head < len(b.items) }
 
 // postpone copies a packet to the backlog, or drops it if that is full.
-func (t *sender) postpone(ps *path, p *wire.TxPacket, size int) {
+func (t *sender) postpone(ps *path, p *edge.TxPacket, size int) {
 	if t.room(size) {
 		t.backlog.buf = ps.ICRC.Append(t.backlog.buf, p)
 		t.wait(ps, p.Path, size)
@@ -30,7 +30,7 @@ func (t *sender) postpone(ps *path, p *wire.TxPacket, size int) {
 }
 
 // postponeBytes does the same with a packet that is complete.
-func (t *sender) postponeBytes(ps *path, of *wire.Path, data []byte) {
+func (t *sender) postponeBytes(ps *path, of *edge.Path, data []byte) {
 	if t.room(len(data)) {
 		t.backlog.buf = append(t.backlog.buf, data...)
 		t.wait(ps, of, len(data))
@@ -47,7 +47,7 @@ func (t *sender) room(size int) bool {
 }
 
 // wait enters the packet of size bytes at the end of the buffer.
-func (t *sender) wait(ps *path, of *wire.Path, size int) {
+func (t *sender) wait(ps *path, of *edge.Path, size int) {
 	b := &t.backlog
 	b.items = append(b.items, waiting{ps, of, len(b.buf) - size, size})
 	if !t.blocked.Load() {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -92,7 +92,7 @@ func TestReceiveBroken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := newFakeKernel(t)
 			k.receive(k.frame(t, 60, 0)) // a good one first
-			rx := make([]wire.RxPacket, 4)
+			rx := make([]edge.RxPacket, 4)
 			_, err := k.l.Recv(rx)
 			require.NoError(t, err)
 			c.play(t, k)
@@ -113,7 +113,7 @@ func TestReceiveBroken(t *testing.T) {
 // has.
 func TestReceiveStarves(t *testing.T) {
 	k := newFakeKernel(t)
-	rx := make([]wire.RxPacket, 4)
+	rx := make([]edge.RxPacket, 4)
 	heard := func() uint64 {
 		_, err := k.l.Recv(rx)
 		require.NoError(t, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/linktest"
 	"github.com/goroce/goroce/roce/link/xdp"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -43,7 +43,7 @@ func TestDetached(t *testing.T) {
 	var detached *xdp.DetachedError
 	require.ErrorAs(t, err, &detached)
 	require.Equal(t, linktest.Device, detached.Interface)
-	_, err = a.Recv(make([]wire.RxPacket, 1))
+	_, err = a.Recv(make([]edge.RxPacket, 1))
 	require.ErrorAs(t, err, &detached)
 }
 
@@ -83,7 +83,7 @@ func TestOneOfTwoDetached(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close()) }()
 	b := openXDP().Open(t, n.B, n.B4)
-	paths := []*wire.Path{linktest.NewPath(l, b), {Src: a2, Dst: netip.MustParseAddr("10.77.0.2"), HopLimit: 9}}
+	paths := []*edge.Path{linktest.NewPath(l, b), {Src: a2, Dst: netip.MustParseAddr("10.77.0.2"), HopLimit: 9}}
 	linktest.Reaches(t, l, b, paths[0])
 	linktest.SendUntil(t, l, paths[1], func() bool { return l.Stats().TxUnreachable == 0 && l.Stats().TxPackets > 10 })
 	down := func() bool { return l.Stats().TxUnreachable > 0 }
@@ -103,8 +103,8 @@ func TestOneOfTwoDetached(t *testing.T) {
 	for range 3 { // before and after the route is known to be back
 		linktest.Reaches(t, l, b, paths[0])
 		since := l.Stats()
-		linktest.SendAll(t, l, []wire.TxPacket{linktest.Packet(rand.New(rand.NewPCG(1, 1)),
-			&wire.Path{Src: a2, Dst: paths[1].Dst, HopLimit: 9}, 8)})
+		linktest.SendAll(t, l, []edge.TxPacket{linktest.Packet(rand.New(rand.NewPCG(1, 1)),
+			&edge.Path{Src: a2, Dst: paths[1].Dst, HopLimit: 9}, 8)})
 		now := l.Stats()
 		require.Equal(t, since.TxUnreachable+1, now.TxUnreachable)
 		require.Equal(t, since.TxPackets, now.TxPackets)

@@ -95,5 +95,5 @@
 // A router with a smaller MTU than the interface reports it (ICMP "fragmentation needed", IPv6
 // "packet too big"). The link hears it by raw sockets of its own, since the kernel knows no socket
 // with the ports of the packet, and honours it for 10 minutes: longer packets are counted in
-// wire.Path.TooLong. With Options.VLAN it hears nothing. It also follows the mtu of a route.
+// edge.Path.TooLong. With Options.VLAN it hears nothing. It also follows the mtu of a route.
 package xdp

@@ -11,7 +11,7 @@ import (
 	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/roce/link/linktest"
 	"github.com/goroce/goroce/roce/link/xdp"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -30,7 +30,7 @@ func TestFrames(t *testing.T) {
 			p := linktest.NewPath(a, b)
 			linktest.Reaches(t, a, b, p)
 			r := rand.New(rand.NewPCG(1, 1))
-			rx := make([]wire.RxPacket, 5)
+			rx := make([]edge.RxPacket, 5)
 			received := func() (n int) {
 				k, err := b.Recv(rx)
 				require.NoError(t, err) // every ICRC was right, so no bytes were another's
@@ -58,7 +58,7 @@ func TestFrames(t *testing.T) {
 			longest := a.MTU().Bytes()
 			total := 0
 			for round := range 300 {
-				batch := make([]wire.TxPacket, 1+r.IntN(3*txFrames))
+				batch := make([]edge.TxPacket, 1+r.IntN(3*txFrames))
 				for i := range batch {
 					batch[i] = linktest.Packet(r, p, []int{0, 64, longest - 396, longest}[r.IntN(4)])
 				}
@@ -74,7 +74,7 @@ func TestFrames(t *testing.T) {
 			require.Zero(t, b.Stats().RxICRC+b.Stats().RxMalformed+b.Stats().RxTruncated)
 			// Each frame is used many times over, and none is missing.
 			for range 4 * rxFrames {
-				a.Send([]wire.TxPacket{linktest.Packet(r, p, longest)})
+				a.Send([]edge.TxPacket{linktest.Packet(r, p, longest)})
 				linktest.Drive(t, a, func() bool { return !a.Blocked() })
 				linktest.Receive(t, b, 1)
 			}
@@ -108,18 +108,18 @@ func TestFramesMixedUp(t *testing.T) {
 			linktest.Reaches(t, a, b, p)
 			a.Forge(what)
 			r := rand.New(rand.NewPCG(3, 3))
-			rx := make([]wire.RxPacket, 8)
+			rx := make([]edge.RxPacket, 8)
 			var err error
 			for end := time.Now().Add(giveUp); err == nil; {
 				require.True(t, time.Now().Before(end))
-				a.Send([]wire.TxPacket{linktest.Packet(r, p, 64)}) // until frames are taken back
+				a.Send([]edge.TxPacket{linktest.Packet(r, p, 64)}) // until frames are taken back
 				_, err = a.Recv(rx)
 			}
 			// Or there is one more than can be, if the kernel has given all back meanwhile.
 			require.Regexp(t, "has it|the ring holds", err.Error())
 			require.Equal(t, err, a.Wait(-1))
 			dropped := a.Stats().TxDropped
-			a.Send([]wire.TxPacket{linktest.Packet(r, p, 64)})
+			a.Send([]edge.TxPacket{linktest.Packet(r, p, 64)})
 			require.Equal(t, dropped+1, a.Stats().TxDropped)
 		})
 	}
@@ -155,7 +155,7 @@ func TestQueues(t *testing.T) {
 	linktest.Drive(t, a, func() bool { return !a.Blocked() })
 	r := rand.New(rand.NewPCG(1, 1))
 	for round := range 10 {
-		var batch []wire.TxPacket
+		var batch []edge.TxPacket
 		for flow := range 32 {
 			q := *p
 			q.Link, q.SrcPort = nil, 0xC000+uint16(64*round+flow)

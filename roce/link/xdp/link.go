@@ -14,7 +14,7 @@ import (
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/endpoint"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 const needsHint = "the xdp link needs CAP_NET_ADMIN, CAP_BPF and CAP_NET_RAW: run as root, or setcap cap_net_admin,cap_bpf,cap_net_raw+ep on the program, or use the udp link, which needs nothing"
@@ -42,7 +42,7 @@ type face = endpoint.Face
 var _ link.Link = (*Link)(nil)
 
 // Open attaches to the interfaces of the addresses. The error is a [*link.OpenError] that says what
-// to do or, for an invalid option, a [*wire.ArgError].
+// to do or, for an invalid option, a [*edge.ArgError].
 func Open(o Options) (*Link, error) {
 	l := &Link{opts: o, byIndex: make(map[int]*iface)}
 	l.face = l.local.Face()
@@ -59,7 +59,7 @@ func (o *Options) check() error {
 	o.TxFrames = cmp.Or(o.TxFrames, defaultTxFrames)
 	for name, n := range map[string]int{"RxFrames": o.RxFrames, "TxFrames": o.TxFrames} {
 		if n < minFrames || n > maxFrames || n&(n-1) != 0 {
-			return &wire.ArgError{Op: "open", Arg: name,
+			return &edge.ArgError{Op: "open", Arg: name,
 				Why: fmt.Sprintf("%d is no power of two from %d to %d", n, minFrames, maxFrames)}
 		}
 	}
@@ -141,10 +141,10 @@ func (l *Link) listen(group netip.Addr, index int, on bool) error {
 }
 
 // Returned returns a datagram that came back; see [link.Link].
-func (l *Link) Returned() wire.Returned { return l.local.Returned() }
+func (l *Link) Returned() edge.Returned { return l.local.Returned() }
 
 // SourcePort returns the source port of packets on a path.
-func (l *Link) SourcePort(p *wire.Path) uint16 { return cmp.Or(p.SrcPort, l.local.Port()) }
+func (l *Link) SourcePort(p *edge.Path) uint16 { return cmp.Or(p.SrcPort, l.local.Port()) }
 
 // Join makes packets to a multicast group redirected.
 func (l *Link) Join(group, local netip.Addr) error { return l.local.Join(group, local) }
@@ -157,7 +157,7 @@ func (l *Link) Capabilities() link.Capabilities {
 	return link.Capabilities{Name: "xdp", Mode: l.names, ICRCBits: 32, ECN: true,
 		RecvBufferBytes: l.opts.RxFrames * chunkBytes, SendBufferBytes: l.opts.TxFrames * chunkBytes,
 		// Of one queue: all packets of a peer may come by that.
-		Room: wire.Room{Size: l.opts.RxFrames * chunkBytes, PerPacket: chunkBytes, PerByte: 1}}
+		Room: edge.Room{Size: l.opts.RxFrames * chunkBytes, PerPacket: chunkBytes, PerByte: 1}}
 }
 
 // Stats returns the counters.

@@ -23,7 +23,7 @@ import (
 	"github.com/goroce/goroce/roce/link/packet"
 	"github.com/goroce/goroce/roce/link/udp"
 	"github.com/goroce/goroce/roce/link/xdp"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -185,7 +185,7 @@ func TestOpenErrors(t *testing.T) {
 		"Queues: -1":   {Addrs: []netip.Addr{n.A4}, Queues: -1},
 	} {
 		_, err := xdp.Open(o)
-		var ae *wire.ArgError
+		var ae *edge.ArgError
 		require.ErrorAs(t, err, &ae)
 		require.ErrorContains(t, err, want)
 	}
@@ -263,7 +263,7 @@ func TestVLAN(t *testing.T) {
 	}).In(t, n.B, n.B4)
 	p := linktest.NewPath(a, peer)
 	r := rand.New(rand.NewPCG(5, 5))
-	a.Send([]wire.TxPacket{linktest.Packet(r, p, 100), linktest.Packet(r, p, 40)})
+	a.Send([]edge.TxPacket{linktest.Packet(r, p, 100), linktest.Packet(r, p, 40)})
 	linktest.Drive(t, a, func() bool { return a.Stats().TxPackets == 2 })
 	linktest.Receive(t, peer, 2)
 	require.NoError(t, peer.Close())
@@ -288,13 +288,13 @@ func TestWire(t *testing.T) {
 		require.NoError(t, b.Close())
 	}()
 	p := linktest.NewPath(a, b)
-	p.TrafficClass = 26<<2 | wire.ECT0
+	p.TrafficClass = 26<<2 | edge.ECT0
 	linktest.Reaches(t, a, b, p) // resolve the neighbour
 	r := rand.New(rand.NewPCG(4, 4))
 	const count = 20
 	longest := a.MTU().Bytes()
 	frames := n.B.Capture(t, func() {
-		batch := make([]wire.TxPacket, count)
+		batch := make([]edge.TxPacket, count)
 		for i := range batch {
 			batch[i] = linktest.Packet(r, p, longest)
 		}

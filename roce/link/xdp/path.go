@@ -4,10 +4,10 @@ import (
 	"github.com/goroce/goroce/roce/link/internal/frame"
 	"github.com/goroce/goroce/roce/link/internal/nexthop"
 	"github.com/goroce/goroce/roce/link/internal/transmit"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
-// path is the link's state of a wire.Path.
+// path is the link's state of a edge.Path.
 type path struct {
 	transmit.Path
 	l *Link
@@ -18,7 +18,7 @@ type path struct {
 }
 
 // pathOf returns the link's state of a path; nil if nothing can be sent on it.
-func (t *sender) pathOf(p *wire.Path) *path {
+func (t *sender) pathOf(p *edge.Path) *path {
 	if s, ok := p.Link.(*path); ok && s.l == t.l {
 		return s
 	}
@@ -55,7 +55,7 @@ func (s *path) prepare(st *nexthop.State) {
 }
 
 // write makes the frame of a packet in a slot, and returns its length.
-func (s *path) write(slot []byte, p *wire.TxPacket, size int) int {
+func (s *path) write(slot []byte, p *edge.TxPacket, size int) int {
 	n := s.head.Len()
 	s.head.Put(slot, size)
 	s.ICRC.Append(slot[n:n:len(slot)], p)

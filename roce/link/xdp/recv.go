@@ -8,7 +8,7 @@ import (
 	"github.com/goroce/goroce/roce/link/internal/frame"
 	"github.com/goroce/goroce/roce/link/internal/receive"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // receiver is the receiving side of the link.
@@ -65,7 +65,7 @@ func (r *receiver) keepStats() {
 }
 
 // Recv fills batch; see [link.Link].
-func (l *Link) Recv(batch []wire.RxPacket) (int, error) {
+func (l *Link) Recv(batch []edge.RxPacket) (int, error) {
 	r := &l.rx
 	if err := l.local.Life.Err(); err != nil {
 		return 0, err
@@ -128,7 +128,7 @@ func (l *Link) CaughtUp() bool {
 }
 
 // take hands up packets of a queue, as many as fit.
-func (r *receiver) take(q *queue, batch []wire.RxPacket) (n int, err error) {
+func (r *receiver) take(q *queue, batch []edge.RxPacket) (n int, err error) {
 	frames := 0
 	for n < len(batch) {
 		b, ok, err := r.frame(q)

@@ -4,7 +4,7 @@ import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/receive"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // search finds the packets in a frame that holds several under one header: a run that a peer sent
@@ -48,7 +48,7 @@ func (s *search) segment(flow link.Flow, d *receive.Datagram) int {
 }
 
 // splitGeneric hands up packets of a datagram in generic mode, as many as fit.
-func (r *receiver) splitGeneric(d *receive.Datagram, batch []wire.RxPacket) int {
+func (r *receiver) splitGeneric(d *receive.Datagram, batch []edge.RxPacket) int {
 	verdict := link.VerdictBad
 	if len(d.Data) <= ib.MaxPacketBytes {
 		if !r.split.Begin(d) {

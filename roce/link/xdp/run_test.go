@@ -11,7 +11,7 @@ import (
 	"github.com/goroce/goroce/roce/link/linktest"
 	"github.com/goroce/goroce/roce/link/udp"
 	"github.com/goroce/goroce/roce/link/xdp"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -33,7 +33,7 @@ func TestRuns(t *testing.T) {
 	p := linktest.NewPath(a, b)
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, size := range []int{0, 4, 64, 1000, 4096} {
-		batch := make([]wire.TxPacket, 12)
+		batch := make([]edge.TxPacket, 12)
 		for i := range batch {
 			batch[i] = linktest.Packet(r, p, size)
 		}

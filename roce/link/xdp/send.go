@@ -6,7 +6,7 @@ import (
 
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/goroce/goroce/roce/link/internal/transmit"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // sender is the sending side of the link.
@@ -29,7 +29,7 @@ func (t *sender) init(l *Link) {
 func (l *Link) Blocked() bool { return l.tx.blocked.Load() || l.tx.unresolved.Due() }
 
 // Send sends waiting packets first, then the batch; see [link.Link].
-func (l *Link) Send(batch []wire.TxPacket) {
+func (l *Link) Send(batch []edge.TxPacket) {
 	t := &l.tx
 	if l.local.Life.Err() != nil {
 		t.stats.Dropped.Add(uint64(len(batch)))
@@ -58,7 +58,7 @@ func (l *Link) Send(batch []wire.TxPacket) {
 
 // add puts a packet into a ring and returns its length; it returns 0 if it dropped or postponed the
 // packet.
-func (t *sender) add(p *wire.TxPacket) int {
+func (t *sender) add(p *edge.TxPacket) int {
 	ps := t.pathOf(p.Path)
 	if ps == nil {
 		t.stats.Lost(p.Path, 1)
@@ -131,7 +131,7 @@ func (t *sender) kick(q *queue) {
 }
 
 // sendResolved sends a packet that waited for its neighbour.
-func (t *sender) sendResolved(p *path, of *wire.Path, data []byte) {
+func (t *sender) sendResolved(p *path, of *edge.Path, data []byte) {
 	slot := t.slot(p.q)
 	if slot == nil {
 		t.postponeBytes(p, of, data)

@@ -12,7 +12,7 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/endpoint"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -90,10 +90,10 @@ func (s *still) take(n uint32) {
 	}
 }
 
-func (s *still) packets(p *wire.Path, psns ...byte) (batch []wire.TxPacket) {
+func (s *still) packets(p *edge.Path, psns ...byte) (batch []edge.TxPacket) {
 	for _, psn := range psns {
 		h := ib.Packet{BTH: ib.BTH{Opcode: ib.RCSendOnly, PSN: ib.PSN(psn)}}
-		tx := wire.TxPacket{Path: p}
+		tx := edge.TxPacket{Path: p}
 		tx.HeaderLen = uint8(h.PutHeaders(tx.Header[:]))
 		batch = append(batch, tx)
 	}
@@ -102,8 +102,8 @@ func (s *still) packets(p *wire.Path, psns ...byte) (batch []wire.TxPacket) {
 
 const packetBytes = ib.BTHBytes + ib.ICRCBytes
 
-func there() *wire.Path {
-	return &wire.Path{Src: netip.MustParseAddr("127.0.0.1"), Dst: netip.MustParseAddr("127.0.0.2")}
+func there() *edge.Path {
+	return &edge.Path{Src: netip.MustParseAddr("127.0.0.1"), Dst: netip.MustParseAddr("127.0.0.2")}
 }
 
 // What the kernel answers to calls for three frames, and how many calls there are.

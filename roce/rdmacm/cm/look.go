@@ -5,7 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/goroce/goroce/ib/mad"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // Peers that are gone. A process that was killed says nothing, and an idle connection to it would
@@ -197,7 +197,7 @@ func (n *peerNode) askOthers(now int64) {
 // HandleReturned handles a datagram of this agent that an ICMP message has brought back, without
 // the headers of the transport. A request that no way leads to the host ends at once, as a TCP
 // connect does. An established connection waits for better times.
-func (a *Agent) HandleReturned(now int64, back wire.Returned) {
+func (a *Agent) HandleReturned(now int64, back edge.Returned) {
 	b := back.Quote
 	const idAt = mad.HeaderBytes
 	be := binary.BigEndian

@@ -6,7 +6,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -123,22 +123,22 @@ func TestReturned(t *testing.T) {
 	}
 	q := question()
 	for n := range len(q.Data) {
-		c.HandleReturned(w.now, wire.Returned{From: s.addr, Quote: q.Data[:min(n, mad.HeaderBytes+3)]})
+		c.HandleReturned(w.now, edge.Returned{From: s.addr, Quote: q.Data[:min(n, mad.HeaderBytes+3)]})
 	}
 	forged := q
 	forged.Data[15] ^= 1 // the transaction ID
-	c.HandleReturned(w.now, wire.Returned{From: s.addr, Quote: forged.Data[:]})
-	c.HandleReturned(w.now, wire.Returned{From: c.addr, Quote: q.Data[:]})
+	c.HandleReturned(w.now, edge.Returned{From: s.addr, Quote: forged.Data[:]})
+	c.HandleReturned(w.now, edge.Returned{From: c.addr, Quote: q.Data[:]})
 	require.Zero(t, c.Stats().Returned)
 
-	c.HandleReturned(w.now, wire.Returned{From: s.addr, Quote: q.Data[:64]})
-	c.HandleReturned(w.now, wire.Returned{From: s.addr, Quote: q.Data[:64]}) // the same counts once
+	c.HandleReturned(w.now, edge.Returned{From: s.addr, Quote: q.Data[:64]})
+	c.HandleReturned(w.now, edge.Returned{From: s.addr, Quote: q.Data[:64]}) // the same counts once
 	require.EqualValues(t, 1, c.Stats().Returned)
 	for _, x := range conns {
 		require.Equal(t, Established, x.State())
 	}
 	require.True(t, c.PollTransmit(&q), "asked again at once")
-	c.HandleReturned(w.now, wire.Returned{From: s.addr, Quote: q.Data[:64]})
+	c.HandleReturned(w.now, edge.Returned{From: s.addr, Quote: q.Data[:64]})
 	for _, x := range conns {
 		require.Equal(t, Timewait, x.State())
 	}
@@ -154,7 +154,7 @@ func TestReturnedTooLate(t *testing.T) {
 		w.now += returnedNs
 		c.HandleTimeout(w.now)
 		for c.PollTransmit(&q) {
-			c.HandleReturned(w.now, wire.Returned{From: s.addr, Quote: q.Data[:]})
+			c.HandleReturned(w.now, edge.Returned{From: s.addr, Quote: q.Data[:]})
 			for c.PollTransmit(&q) { // the network lost it
 			}
 		}
@@ -172,9 +172,9 @@ func TestReturnedREQ(t *testing.T) {
 	require.True(t, c.PollTransmit(&q))
 	forged := q
 	forged.Data[8] ^= 1
-	c.HandleReturned(0, wire.Returned{From: s.addr, Quote: forged.Data[:]})
+	c.HandleReturned(0, edge.Returned{From: s.addr, Quote: forged.Data[:]})
 	require.Equal(t, ReqSent, conn.State())
-	c.HandleReturned(0, wire.Returned{From: s.addr, Quote: q.Data[:48]})
+	c.HandleReturned(0, edge.Returned{From: s.addr, Quote: q.Data[:48]})
 	e, ok := c.PollEvent()
 	require.True(t, ok)
 	require.Equal(t, EventUnreachable, e.Type)
@@ -205,7 +205,7 @@ func TestNoWayToTheHost(t *testing.T) {
 	var q Packet
 	require.True(t, c.PollTransmit(&q))
 	for range 3 {
-		c.HandleReturned(w.now, wire.Returned{From: s.addr, NoHost: true, Quote: q.Data[:64]})
+		c.HandleReturned(w.now, edge.Returned{From: s.addr, NoHost: true, Quote: q.Data[:64]})
 	}
 	for _, x := range conns {
 		require.Equal(t, Established, x.State())
@@ -214,7 +214,7 @@ func TestNoWayToTheHost(t *testing.T) {
 	_, err := c.Connect(w.now, Request{Local: c.addr, Remote: s.addr, Service: service, QPN: ib.QPN(77)}, nil)
 	require.NoError(t, err)
 	require.True(t, c.PollTransmit(&q))
-	c.HandleReturned(w.now, wire.Returned{From: s.addr, NoHost: true, Quote: q.Data[:64]})
+	c.HandleReturned(w.now, edge.Returned{From: s.addr, NoHost: true, Quote: q.Data[:64]})
 	e, ok := c.PollEvent()
 	require.True(t, ok)
 	require.Equal(t, EventUnreachable, e.Type)

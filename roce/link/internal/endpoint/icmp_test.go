@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/goroce/goroce/internal/unix"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -206,7 +206,7 @@ func TestReturned(t *testing.T) {
 	l, _ := opened(t, here)
 	for range 2 {
 		for i := range maxReturned + 10 {
-			l.sendBack(wire.Returned{From: there, Quote: []byte{byte(i), byte(i >> 8)}})
+			l.sendBack(edge.Returned{From: there, Quote: []byte{byte(i), byte(i >> 8)}})
 		}
 		for i := range maxReturned {
 			back := l.Returned()

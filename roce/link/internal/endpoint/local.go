@@ -17,7 +17,7 @@ import (
 	"github.com/goroce/goroce/roce/link/internal/nexthop"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
 	"github.com/goroce/goroce/roce/link/internal/transmit"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // Local is the local end of a link that writes frames: its addresses, their interfaces, the sockets
@@ -212,7 +212,7 @@ func (l *Local) Indexes() []int {
 
 // Flow returns the header fields of packets on a path. It returns false if nothing can be sent on
 // it.
-func (l *Local) Flow(p *wire.Path) (frame.Flow, bool) {
+func (l *Local) Flow(p *edge.Path) (frame.Flow, bool) {
 	src := p.Src.WithZone("")
 	if !slices.Contains(l.addrs, src) || p.Dst.Is4() != src.Is4() {
 		return frame.Flow{}, false
@@ -228,7 +228,7 @@ func (l *Local) Flow(p *wire.Path) (frame.Flow, bool) {
 }
 
 // Path initialises s for a path. It returns false if nothing can be sent on it.
-func (l *Local) Path(s *transmit.Path, p *wire.Path, rxeFlush bool) bool {
+func (l *Local) Path(s *transmit.Path, p *edge.Path, rxeFlush bool) bool {
 	f, ok := l.Flow(p)
 	if ok {
 		s.Init(f, l.Hops, rxeFlush)

@@ -11,7 +11,7 @@ import (
 	"github.com/goroce/goroce/roce/internal/rtnl"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/transmit"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -92,9 +92,9 @@ func TestGroups(t *testing.T) {
 func TestPath(t *testing.T) {
 	l, _ := opened(t, here)
 	var s transmit.Path
-	require.False(t, l.Path(&s, &wire.Path{Src: there, Dst: here}, false), "not from here")
-	require.False(t, l.Path(&s, &wire.Path{Src: here, Dst: netip.IPv6Loopback()}, false), "another family")
-	p := &wire.Path{Src: here, Dst: there, TrafficClass: 5}
+	require.False(t, l.Path(&s, &edge.Path{Src: there, Dst: here}, false), "not from here")
+	require.False(t, l.Path(&s, &edge.Path{Src: here, Dst: netip.IPv6Loopback()}, false), "another family")
+	p := &edge.Path{Src: here, Dst: there, TrafficClass: 5}
 	require.True(t, l.Path(&s, p, true))
 	require.True(t, s.ICRC.RxeFlush)
 	require.Equal(t, [2]uint16{l.Port(), l.Port()}, [2]uint16{s.Flow.SrcPort, s.Flow.DstPort})

@@ -8,7 +8,7 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link/internal/receive"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // Datagrams is where a link's receiving side gets datagrams.
@@ -24,14 +24,14 @@ type Datagrams interface {
 // Receive prepares the receiving side of a link: what it reads from, and for what the packets are
 // that come. handOn is called for each packet that may be for another device, and calls HandOn.
 func (s *Share) Receive(b *Base, from Datagrams, reader *sockio.Reader, split *receive.Splitter,
-	handOn func(p *wire.RxPacket) bool) {
+	handOn func(p *edge.RxPacket) bool) {
 	s.base, s.from, s.reader, s.split = b, from, reader, split
 	if s.Lease != nil {
 		split.Slot, split.HandOn = s.Lease.Slot(), handOn
 	}
 }
 
-func (s *Share) recv(batch []wire.RxPacket, unverified bool) (int, error) {
+func (s *Share) recv(batch []edge.RxPacket, unverified bool) (int, error) {
 	if err := s.base.Life.Err(); err != nil {
 		return 0, err
 	}
@@ -98,13 +98,13 @@ func (s *Share) Slotted() Slotted { return Slotted{s} }
 type Slotted struct{ s *Share }
 
 // Recv fills batch; see [link.Link].
-func (l Slotted) Recv(batch []wire.RxPacket) (int, error) { return l.s.recv(batch, false) }
+func (l Slotted) Recv(batch []edge.RxPacket) (int, error) { return l.s.recv(batch, false) }
 
 // RecvUnverified fills batch; see [link.Unverified].
-func (l Slotted) RecvUnverified(batch []wire.RxPacket) (int, error) { return l.s.recv(batch, true) }
+func (l Slotted) RecvUnverified(batch []edge.RxPacket) (int, error) { return l.s.recv(batch, true) }
 
 // Check checks a packet of the last batch; see [link.Unverified].
-func (l Slotted) Check(i int, p *wire.RxPacket) bool { return l.s.split.Check(i, p) }
+func (l Slotted) Check(i int, p *edge.RxPacket) bool { return l.s.split.Check(i, p) }
 
 // Announce reserves a service; see [link.Slotted].
 func (l Slotted) Announce(s mad.ServiceID, local netip.Addr) error { return l.s.announce(s, local) }

@@ -9,21 +9,21 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/internal/unix"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // returned holds datagrams to queue pair 1 of peers that came back: see link.Link.Returned.
 type returned struct {
 	there atomic.Bool
 	mu    sync.Mutex
-	queue []wire.Returned
+	queue []edge.Returned
 }
 
 // maxReturned bounds how many wait: anyone can forge them.
 const maxReturned = 256
 
 // sendBack adds one, from the hearing goroutine.
-func (l *Local) sendBack(b wire.Returned) {
+func (l *Local) sendBack(b edge.Returned) {
 	r := &l.back
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -36,7 +36,7 @@ func (l *Local) sendBack(b wire.Returned) {
 }
 
 // Returned returns one; see link.Link.
-func (l *Local) Returned() (b wire.Returned) {
+func (l *Local) Returned() (b edge.Returned) {
 	r := &l.back
 	if !r.there.Load() {
 		return b
@@ -63,7 +63,7 @@ func Unreachable(kind, code byte, six bool) (noHost, ok bool) {
 
 // sentBack reads an ICMP message that says so, and quotes a datagram to queue pair 1. from is the
 // source of that datagram.
-func sentBack(b []byte, six bool, port uint16) (from netip.Addr, back wire.Returned, ok bool) {
+func sentBack(b []byte, six bool, port uint16) (from netip.Addr, back edge.Returned, ok bool) {
 	var to netip.Addr
 	head := ip4HeadBytes
 	if six {
@@ -91,6 +91,6 @@ func sentBack(b []byte, six bool, port uint16) (from netip.Addr, back wire.Retur
 		return from, back, false
 	}
 	quote := ip[head+udpHeadBytes:]
-	return from, wire.Returned{From: to, NoHost: noHost, Quote: quote},
+	return from, edge.Returned{From: to, NoHost: noHost, Quote: quote},
 		ib.QPN(binary.BigEndian.Uint32(quote[4:]))&ib.QPNMask == ib.QPNGSI
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/receive"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // Share is how a [link.Slotted] shares its addresses with other devices. It shares nothing if that
@@ -132,7 +132,7 @@ func (s *Share) Inboxes() (fds []int) {
 }
 
 // HandOn gives a packet for address i to the device in another slot.
-func (s *Share) HandOn(i, slot int, p *wire.RxPacket) {
+func (s *Share) HandOn(i, slot int, p *edge.RxPacket) {
 	lost, ok := s.Lease.HandOn(i, slot, p)
 	s.lost(lost)
 	if ok {
@@ -171,7 +171,7 @@ func (s *Share) ReadInboxes(fds []int) bool {
 }
 
 // handedIn fills a batch with packets that another device has handed on.
-func (s *Share) handedIn(batch []wire.RxPacket) (n int) {
+func (s *Share) handedIn(batch []edge.RxPacket) (n int) {
 	for n < len(batch) && s.strays.Next(&batch[n]) {
 		if to := slots.Steer(batch[n].Data); to == slots.Requests || to == int(s.Lease.Slot().Index) {
 			s.split.HandedIn(&batch[n])

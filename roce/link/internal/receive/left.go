@@ -3,7 +3,7 @@ package receive
 import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // left records which packets of a batch were left unchecked, and what their check needs.
@@ -59,7 +59,7 @@ func (s *Splitter) Ended() bool { return s.left.ended }
 // datagram, and certainly be for this device if it is right. A packet that may be for another
 // device must be checked first, and only after all that were left of its datagram; these are
 // checked when the batch is taken, so the batch ends.
-func (s *Splitter) leave(p *wire.RxPacket) bool {
+func (s *Splitter) leave(p *edge.RxPacket) bool {
 	c, l := &s.cur, &s.left
 	if s.index == 0 || min(len(c.Data), c.Segment) < ib.BTHBytes+ib.ICRCBytes {
 		return false
@@ -75,7 +75,7 @@ func (s *Splitter) leave(p *wire.RxPacket) bool {
 	}
 	l.next++
 	l.runs[len(l.runs)-1].to = l.next
-	s.describe(p, s.take(), wire.ICRCUnknown)
+	s.describe(p, s.take(), edge.ICRCUnknown)
 	s.index++
 	return true
 }
@@ -86,8 +86,8 @@ func (l *left) leftOf(rest int) bool {
 	return n > 0 && l.runs[n-1].rest == rest
 }
 
-// Check implements wire.Checker for packets that Split has left.
-func (s *Splitter) Check(i int, p *wire.RxPacket) bool {
+// Check implements edge.Checker for packets that Split has left.
+func (s *Splitter) Check(i int, p *edge.RxPacket) bool {
 	l := &s.left
 	for l.cur < len(l.runs) && i >= l.runs[l.cur].to {
 		l.cur++

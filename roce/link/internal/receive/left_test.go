@@ -10,7 +10,7 @@ import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/internal/seeds"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // traffic makes datagrams of two flows: runs and single packets, numbered in the ways that senders
@@ -83,7 +83,7 @@ func newEnd(slot ib.Slot, shared bool) *end {
 	e.Init(ib.UDPPort)
 	if shared {
 		e.Slot = slot
-		e.HandOn = func(p *wire.RxPacket) bool {
+		e.HandOn = func(p *edge.RxPacket) bool {
 			e.on = append(e.on, bytes.Clone(p.Data))
 			return p.Data[9]&1 == 0 // some cannot be handed on
 		}
@@ -92,7 +92,7 @@ func newEnd(slot ib.Slot, shared bool) *end {
 }
 
 // recv is Recv of a link.
-func (e *end) recv(batch []wire.RxPacket, unverified bool) (n int) {
+func (e *end) recv(batch []edge.RxPacket, unverified bool) (n int) {
 	e.Batch(0, unverified)
 	for n < len(batch) && !e.Ended() {
 		if !e.Pending() {
@@ -112,12 +112,12 @@ func (e *end) recv(batch []wire.RxPacket, unverified bool) (n int) {
 
 // drain receives all there is. Packets that were left are checked when they are taken.
 func (e *end) drain(t *testing.T, size int, unverified bool) (late int) {
-	batch := make([]wire.RxPacket, size)
+	batch := make([]edge.RxPacket, size)
 	for {
 		n := e.recv(batch, unverified)
 		for i := range n {
 			p := &batch[i]
-			if p.ICRC == wire.ICRCUnknown {
+			if p.ICRC == edge.ICRCUnknown {
 				require.True(t, unverified && p.InRun)
 				late++
 				if !e.Check(i, p) {
@@ -161,13 +161,13 @@ func TestLeftIsAsChecked(t *testing.T) {
 func TestCheckOfNothing(t *testing.T) {
 	s := splitter()
 	all, _ := run(0, 100, 100, 100)
-	batch := make([]wire.RxPacket, 4)
-	require.False(t, s.Check(0, &wire.RxPacket{Data: all[:100]}))
+	batch := make([]edge.RxPacket, 4)
+	require.False(t, s.Check(0, &edge.RxPacket{Data: all[:100]}))
 	s.Batch(0, true)
 	require.True(t, s.Begin(&Datagram{Data: all, Source: source, Segment: 100}))
 	require.Equal(t, 3, s.Split(batch))
-	require.Equal(t, wire.ICRCRight, batch[0].ICRC, "the first is checked at once")
-	require.Equal(t, wire.ICRCUnknown, batch[2].ICRC)
+	require.Equal(t, edge.ICRCRight, batch[0].ICRC, "the first is checked at once")
+	require.Equal(t, edge.ICRCUnknown, batch[2].ICRC)
 	require.False(t, s.Check(0, &batch[0]))
 	require.True(t, s.Check(1, &batch[1]))
 	require.True(t, s.Check(2, &batch[2]))

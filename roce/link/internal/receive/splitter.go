@@ -5,7 +5,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // Datagram is a received UDP datagram: a packet, or a run of packets that a peer has sent with
@@ -30,7 +30,7 @@ type Splitter struct {
 
 	// HandOn, if set, is called with packets that are not for Slot, and those to queue pair 1. It
 	// returns true if it handed the packet to another device.
-	HandOn func(*wire.RxPacket) bool
+	HandOn func(*edge.RxPacket) bool
 	Slot   ib.Slot
 
 	verifier *link.Verifier
@@ -74,7 +74,7 @@ func (s *Splitter) Begin(d *Datagram) bool {
 func (s *Splitter) Pending() bool { return len(s.cur.Data) > 0 }
 
 // Split hands up packets of the datagram, as many as fit, and counts wrong ones.
-func (s *Splitter) Split(batch []wire.RxPacket) (n int) {
+func (s *Splitter) Split(batch []edge.RxPacket) (n int) {
 	for n < len(batch) && s.Pending() {
 		if s.left.on {
 			if s.leave(&batch[n]) {
@@ -99,7 +99,7 @@ func (s *Splitter) Split(batch []wire.RxPacket) (n int) {
 }
 
 // elsewhere hands a packet on if it is for another device.
-func (s *Splitter) elsewhere(p *wire.RxPacket) bool {
+func (s *Splitter) elsewhere(p *edge.RxPacket) bool {
 	if !s.foreign(p.Data) || !s.HandOn(p) {
 		return false
 	}
@@ -115,7 +115,7 @@ func (s *Splitter) foreign(b []byte) bool {
 }
 
 // HandedIn counts a packet that another device has handed on.
-func (s *Splitter) HandedIn(p *wire.RxPacket) {
+func (s *Splitter) HandedIn(p *edge.RxPacket) {
 	s.sum.packets++
 	s.sum.bytes += uint64(len(p.Data))
 	s.In.Add(1)
@@ -123,7 +123,7 @@ func (s *Splitter) HandedIn(p *wire.RxPacket) {
 
 // Next takes the next packet of the datagram, which must have one, and hands it up if it is right;
 // if not, the caller must Count the verdict.
-func (s *Splitter) Next(p *wire.RxPacket) link.Verdict {
+func (s *Splitter) Next(p *edge.RxPacket) link.Verdict {
 	b := s.take()
 	v := s.check(b)
 	s.index++
@@ -133,7 +133,7 @@ func (s *Splitter) Next(p *wire.RxPacket) link.Verdict {
 	case link.VerdictSolved:
 		s.sum.solved++
 	}
-	s.describe(p, b, wire.ICRCRight)
+	s.describe(p, b, edge.ICRCRight)
 	return v
 }
 
@@ -167,7 +167,7 @@ func (s *Splitter) check(b []byte) (v link.Verdict) {
 }
 
 // describe fills in a packet that is handed up.
-func (s *Splitter) describe(p *wire.RxPacket, b []byte, state wire.ICRCState) {
+func (s *Splitter) describe(p *edge.RxPacket, b []byte, state edge.ICRCState) {
 	c := &s.cur
 	p.Src, p.Dst = c.Source.Src, c.Source.Dst
 	p.TrafficClass, p.HopLimit = c.TrafficClass, c.HopLimit

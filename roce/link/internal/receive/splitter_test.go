@@ -9,7 +9,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -59,11 +59,11 @@ func TestSplit(t *testing.T) {
 			require.True(t, s.Begin(&Datagram{
 				Data: all, Source: source, TrafficClass: 5, HopLimit: 6, Ident: ident, Known: known, Segment: 100,
 			}))
-			batch := make([]wire.RxPacket, size)
+			batch := make([]edge.RxPacket, size)
 			i := 0
 			for s.Pending() {
 				for _, p := range batch[:s.Split(batch)] {
-					require.Equal(t, wire.RxPacket{Data: want[i], Src: source.Src, Dst: source.Dst,
+					require.Equal(t, edge.RxPacket{Data: want[i], Src: source.Src, Dst: source.Dst,
 						SrcPort: source.SrcPort, TrafficClass: 5, HopLimit: 6, InRun: true}, p)
 					i++
 				}
@@ -84,7 +84,7 @@ func TestSplitWrong(t *testing.T) {
 	all[150] ^= 1
 	all = append(all, make([]byte, ib.BTHBytes)...)
 	require.True(t, s.Begin(&Datagram{Data: all, Source: source, Ident: 9, Known: true, Segment: 100}))
-	batch := make([]wire.RxPacket, 3)
+	batch := make([]edge.RxPacket, 3)
 	require.Equal(t, 3, s.Split(batch))
 	for i, k := range []int{0, 2, 3} {
 		require.Equal(t, want[k], batch[i].Data)
@@ -100,7 +100,7 @@ func TestSplitTail(t *testing.T) {
 	s := splitter()
 	all, _ := run(9, 100)
 	require.True(t, s.Begin(&Datagram{Data: append(all, 0), Source: source, Ident: 9, Known: true, Segment: 100}))
-	require.Equal(t, 1, s.Split(make([]wire.RxPacket, 3)))
+	require.Equal(t, 1, s.Split(make([]edge.RxPacket, 3)))
 	require.Equal(t, link.Stats{RxPackets: 1, RxBytes: 100, RxShort: 1}, stats(s))
 }
 
@@ -111,7 +111,7 @@ func TestHandOn(t *testing.T) {
 	s.Slot = ib.Slot{Index: 3, Bits: 6}
 	mine, other := s.Slot.QPN(5), ib.Slot{Index: 4, Bits: 6}.QPN(5)
 	offered, taken := 0, 0
-	s.HandOn = func(p *wire.RxPacket) bool {
+	s.HandOn = func(p *edge.RxPacket) bool {
 		offered++
 		if ib.QPN(binary.BigEndian.Uint32(p.Data[4:]))&ib.QPNMask != other {
 			return false
@@ -132,7 +132,7 @@ func TestHandOn(t *testing.T) {
 		}
 	}
 	require.True(t, s.Begin(&Datagram{Data: all, Source: source, Known: true, Segment: 50}))
-	batch := make([]wire.RxPacket, 9)
+	batch := make([]edge.RxPacket, 9)
 	require.Equal(t, len(want), s.Split(batch))
 	for i, b := range want {
 		require.Equal(t, b, batch[i].Data)
@@ -161,7 +161,7 @@ func TestBegin(t *testing.T) {
 // bits, unless the link knows it.
 func TestSolved(t *testing.T) {
 	s := splitter()
-	batch := make([]wire.RxPacket, 1)
+	batch := make([]edge.RxPacket, 1)
 	all, _ := run(0x4242, 50)
 	require.True(t, s.Begin(&Datagram{Data: all, Source: source}))
 	require.Equal(t, 1, s.Split(batch))
@@ -174,7 +174,7 @@ func TestSplitNoAllocation(t *testing.T) {
 	s := splitter()
 	all, _ := run(0, 100, 100, 40)
 	d := Datagram{Data: all, Source: source, Segment: 100}
-	batch := make([]wire.RxPacket, 8)
+	batch := make([]edge.RxPacket, 8)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		s.Begin(&d)
 		s.Split(batch)
@@ -194,7 +194,7 @@ func BenchmarkSplit(b *testing.B) {
 			}
 			all, _ := run(0, lengths...)
 			s := splitter()
-			batch := make([]wire.RxPacket, len(lengths))
+			batch := make([]edge.RxPacket, len(lengths))
 			d := Datagram{Data: all, Source: source, HopLimit: 64, Segment: lengths[0]}
 			b.ReportAllocs()
 			b.ResetTimer()

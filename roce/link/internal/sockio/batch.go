@@ -3,7 +3,7 @@ package sockio
 import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/internal/unix"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // Message is a datagram under construction: a run of packets of one flow, P. All packets are of
@@ -38,7 +38,7 @@ type Batch[P comparable] struct {
 	used  int
 	iovs  []unix.Iovec
 	nIov  int
-	of    []*wire.Path // of each packet
+	of    []*edge.Path // of each packet
 
 	sorted runs[P] // see runs.go
 
@@ -51,7 +51,7 @@ func NewBatch[P comparable]() *Batch[P] {
 		Msgs:  make([]Message[P], 0, BatchPackets),
 		arena: make([]byte, BatchPackets*arenaPerPacket),
 		iovs:  make([]unix.Iovec, BatchPackets*iovsPerPacket),
-		of:    make([]*wire.Path, 0, BatchPackets),
+		of:    make([]*edge.Path, 0, BatchPackets),
 		sorted: runs[P]{
 			runs: make([]run[P], 0, BatchPackets), packets: make([]placed, 0, BatchPackets), batch: 1,
 		},
@@ -67,7 +67,7 @@ func (t *Batch[P]) Last() *Message[P] {
 }
 
 // Paths returns the path of each packet of a message.
-func (t *Batch[P]) Paths(m *Message[P]) []*wire.Path { return t.of[m.of0 : m.of0+m.Packets] }
+func (t *Batch[P]) Paths(m *Message[P]) []*edge.Path { return t.of[m.of0 : m.of0+m.Packets] }
 
 // Total returns how many packets and bytes are in the n messages from i on.
 func (t *Batch[P]) Total(i, n int) (packets, bytes int) {
@@ -80,7 +80,7 @@ func (t *Batch[P]) Total(i, n int) (packets, bytes int) {
 
 // Fits reports whether a packet of size bytes (BTH through ICRC) can be the next segment of a
 // message, which takes at most segs segments and limit bytes. m may be nil.
-func (t *Batch[P]) Fits(m *Message[P], path P, p *wire.TxPacket, size, segs, limit int) bool {
+func (t *Batch[P]) Fits(m *Message[P], path P, p *edge.TxPacket, size, segs, limit int) bool {
 	return m != nil && m.Path == path && !m.short &&
 		size <= m.Segment && m.Packets < segs && m.Size+size <= limit &&
 		m.iovs+1+2+int(p.NumFrags) <= maxIovs
@@ -107,7 +107,7 @@ func (t *Batch[P]) Front(m *Message[P], reserve int) []byte {
 }
 
 // Add appends a packet of size bytes with its ICRC to the last message.
-func (t *Batch[P]) Add(m *Message[P], p *wire.TxPacket, size int, icrc uint32) {
+func (t *Batch[P]) Add(m *Message[P], p *edge.TxPacket, size int, icrc uint32) {
 	t.put(m, p.Headers())
 	if int(p.PayloadLen) <= copyBytes {
 		for _, f := range p.Frags[:p.NumFrags] {

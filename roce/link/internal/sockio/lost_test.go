@@ -3,7 +3,7 @@ package sockio
 import (
 	"testing"
 
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -13,7 +13,7 @@ func TestDropBroken(t *testing.T) {
 	const front = 8
 	b, flow := NewBatch[*flowOf](), &flowOf{}
 	require.Zero(t, b.DropBroken(front))
-	tx := packetTo(&wire.Path{}, 77, 100, [4]byte{})
+	tx := packetTo(&edge.Path{}, 77, 100, [4]byte{})
 	begin := func(packets int) *Message[*flowOf] {
 		m := b.Begin(flow, tx.UDPPayloadLen(), front)
 		for range packets {
@@ -35,7 +35,7 @@ func TestDropBroken(t *testing.T) {
 // What was placed and not built is forgotten with the rest.
 func TestResetForgetsPlaced(t *testing.T) {
 	b, flow := NewBatch[*flowOf](), &flowOf{}
-	tx := packetTo(&wire.Path{}, 77, 100, [4]byte{})
+	tx := packetTo(&edge.Path{}, 77, 100, [4]byte{})
 	size := tx.UDPPayloadLen()
 	require.Empty(t, b.of)
 	place := func() {

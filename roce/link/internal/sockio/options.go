@@ -3,7 +3,7 @@ package sockio
 import (
 	"fmt"
 
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // maxSocketBuffer is the largest socket buffer to ask for, in bytes: the kernel counts in 32 bits,
@@ -13,7 +13,7 @@ const maxSocketBuffer = 1 << 30
 // CheckOption returns an error that names an option of a link if it is not from 0 to most.
 func CheckOption(name string, n, most int) error {
 	if n < 0 || n > most {
-		return &wire.ArgError{Op: "open", Arg: name, Why: fmt.Sprintf("%d, not 0 to %d", n, most)}
+		return &edge.ArgError{Op: "open", Arg: name, Why: fmt.Sprintf("%d, not 0 to %d", n, most)}
 	}
 	return nil
 }

@@ -3,7 +3,7 @@ package sockio
 import (
 	"testing"
 
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -22,7 +22,7 @@ func TestCheckBuffers(t *testing.T) {
 			require.NoError(t, err)
 			continue
 		}
-		var arg *wire.ArgError
+		var arg *edge.ArgError
 		require.ErrorAs(t, err, &arg)
 		require.Equal(t, c.arg, arg.Arg)
 	}

@@ -1,6 +1,6 @@
 package sockio
 
-import "github.com/goroce/goroce/transport/wire"
+import "github.com/goroce/goroce/transport/edge"
 
 // This file is for batches of packets of many paths, which are worth sorting: a datagram holds
 // segments of one size, and packets of different queue pairs may share it if they go to the same
@@ -15,7 +15,7 @@ import "github.com/goroce/goroce/transport/wire"
 // earlier one of its path.
 
 // Several reports whether packets are of more than one path.
-func Several(batch []wire.TxPacket) bool {
+func Several(batch []edge.TxPacket) bool {
 	for i := 1; i < len(batch); i++ {
 		if batch[i].Path != batch[0].Path {
 			return true
@@ -42,7 +42,7 @@ type run[P comparable] struct {
 
 // placed is a packet that was taken.
 type placed struct {
-	p    *wire.TxPacket
+	p    *edge.TxPacket
 	icrc uint32
 	size int32
 	next int16 // of its run
@@ -63,7 +63,7 @@ type runs[P comparable] struct {
 // slotOf returns the slot, as in package slots, of a packet's destination: a datagram with packets
 // for several slots goes whole to one of the devices, which must hand the others on. Queue pair 1
 // has no slot.
-func slotOf(p *wire.TxPacket) uint8 {
+func slotOf(p *edge.TxPacket) uint8 {
 	if p.Header[5]|p.Header[6] == 0 && p.Header[7] <= 1 {
 		return noSlot
 	}
@@ -79,7 +79,7 @@ const noSlot = 0xFF
 // The last packet of a message, if its payload is shorter than that of the previous packet, ends
 // that packet's datagram. Other shorter packets do not: more packets of their size will come from
 // other queue pairs, such as MIDDLE packets after a FIRST with its longer headers, and ACKs.
-func (t *Batch[P]) Place(path P, hash uint32, p *wire.TxPacket, size, segs, limit int) (k, index int) {
+func (t *Batch[P]) Place(path P, hash uint32, p *edge.TxPacket, size, segs, limit int) (k, index int) {
 	r := &t.sorted
 	last := -1
 	if m := p.Path.LinkMark; m>>markShift == r.batch && int(uint8(m)) < len(r.runs) {
@@ -105,7 +105,7 @@ func (t *Batch[P]) Place(path P, hash uint32, p *wire.TxPacket, size, segs, limi
 const markShift = 8
 
 // fits reports whether a packet can be the next segment of run k.
-func (r *runs[P]) fits(k int, path P, p *wire.TxPacket, size int) bool {
+func (r *runs[P]) fits(k int, path P, p *edge.TxPacket, size int) bool {
 	m := &r.runs[k]
 	return m.path == path && !m.short && m.slot == slotOf(p) &&
 		size <= m.segment && m.packets < m.segs && m.size+size <= m.limit &&
@@ -134,7 +134,7 @@ func (r *runs[P]) ends(k, j int) bool {
 }
 
 // Take puts a packet in the datagram that Place returned.
-func (t *Batch[P]) Take(k int, p *wire.TxPacket, size int, icrc uint32) {
+func (t *Batch[P]) Take(k int, p *edge.TxPacket, size int, icrc uint32) {
 	r := &t.sorted
 	m := &r.runs[k]
 	i := int16(len(r.packets))
@@ -155,7 +155,7 @@ func (t *Batch[P]) Take(k int, p *wire.TxPacket, size int, icrc uint32) {
 // Build makes the messages. It calls begin for each, with the size of its first packet, which calls
 // Begin. icrc returns the ICRC of a packet whose index in its datagram differs from that of Place.
 func (t *Batch[P]) Build(begin func(path P, size int) *Message[P],
-	icrc func(path P, p *wire.TxPacket, index int) uint32) {
+	icrc func(path P, p *edge.TxPacket, index int) uint32) {
 	r := &t.sorted
 	waits := false // the previous run joins this one
 	for k := range r.runs {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/internal/seeds"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -17,16 +17,16 @@ type flowOf struct{ hash uint32 }
 
 // sent is a packet, with where it was said to go.
 type sent struct {
-	tx    wire.TxPacket
+	tx    edge.TxPacket
 	flow  *flowOf
 	seq   byte // among those of its path
 	index int
 }
 
 // packetTo makes a packet to a queue pair, whose payload is n bytes of what it says.
-func packetTo(path *wire.Path, dest ib.QPN, n int, id [4]byte) wire.TxPacket {
+func packetTo(path *edge.Path, dest ib.QPN, n int, id [4]byte) edge.TxPacket {
 	h := ib.Packet{BTH: ib.BTH{Opcode: ib.RCWriteMiddle, PKey: ib.PKeyDefault, DestQP: dest}}
-	tx := wire.TxPacket{Path: path, PayloadLen: uint16(n)}
+	tx := edge.TxPacket{Path: path, PayloadLen: uint16(n)}
 	tx.HeaderLen = uint8(h.PutHeaders(tx.Header[:]))
 	copy(tx.Header[8:], id[:])
 	if n > 0 {
@@ -51,7 +51,7 @@ func TestSortedBatch(t *testing.T) {
 		for i := range flows {
 			flows[i] = &flowOf{r.Uint32()}
 		}
-		paths := make([]wire.Path, 2+r.IntN(60))
+		paths := make([]edge.Path, 2+r.IntN(60))
 		sizes := []int{1000, 1016, 500, 4, 0}
 		next := make([]byte, len(paths))
 		all := make([]sent, 1+r.IntN(BatchPackets))
@@ -77,7 +77,7 @@ func TestSortedBatch(t *testing.T) {
 		}
 		b.Build(func(f *flowOf, size int) *Message[*flowOf] {
 			return b.Begin(f, size, 0)
-		}, func(f *flowOf, p *wire.TxPacket, index int) uint32 {
+		}, func(f *flowOf, p *edge.TxPacket, index int) uint32 {
 			i := p.Header[10]
 			require.Same(t, all[i].tx.Path, p.Path)
 			require.Zero(t, p.PayloadLen)
@@ -134,8 +134,8 @@ func TestSortedBatch(t *testing.T) {
 func TestSortedTogether(t *testing.T) {
 	b := NewBatch[*flowOf]()
 	f := &flowOf{1}
-	paths := make([]wire.Path, 20)
-	pkts := make([]wire.TxPacket, 0, 40)
+	paths := make([]edge.Path, 20)
+	pkts := make([]edge.TxPacket, 0, 40)
 	for i := range paths {
 		for _, n := range []int{1000, 0} {
 			pkts = append(pkts, packetTo(&paths[i], ib.QPN(i%2)<<18|99, n, [4]byte{}))
@@ -170,8 +170,8 @@ func TestSortedTogether(t *testing.T) {
 func TestSortedMessages(t *testing.T) {
 	b := NewBatch[*flowOf]()
 	f := &flowOf{1}
-	paths := make([]wire.Path, 2)
-	var pkts []wire.TxPacket
+	paths := make([]edge.Path, 2)
+	var pkts []edge.TxPacket
 	for i := range paths {
 		for k := range 3 {
 			tx := packetTo(&paths[i], 99, 1000, [4]byte{})
@@ -213,12 +213,12 @@ func TestSortedAcks(t *testing.T) {
 		{"0S 1A", "0S 1A"},
 		{"3A 0S 1S 4A", "0S3A 1S4A"},
 	} {
-		b, paths := NewBatch[*flowOf](), make([]wire.Path, 9)
-		var pkts []wire.TxPacket
+		b, paths := NewBatch[*flowOf](), make([]edge.Path, 9)
+		var pkts []edge.TxPacket
 		for _, p := range strings.Fields(c.packets) {
 			pkts = append(pkts, packetTo(&paths[p[0]-'0'], 99, map[byte]int{'S': 100}[p[1]], [4]byte{}))
 		}
-		name := func(p *wire.Path, n int) string {
+		name := func(p *edge.Path, n int) string {
 			kind := "A"
 			if n > 0 {
 				kind = "S"
@@ -237,7 +237,7 @@ func TestSortedAcks(t *testing.T) {
 		}
 		b.Build(func(f *flowOf, size int) *Message[*flowOf] {
 			return b.Begin(f, size, 0)
-		}, func(*flowOf, *wire.TxPacket, int) uint32 { return 0 })
+		}, func(*flowOf, *edge.TxPacket, int) uint32 { return 0 })
 		var got []string
 		for i := range b.Msgs {
 			m, word := &b.Msgs[i], ""
@@ -257,7 +257,7 @@ func TestSortedAcks(t *testing.T) {
 func TestSortedSegments(t *testing.T) {
 	b := NewBatch[*flowOf]()
 	f := &flowOf{1}
-	paths := make([]wire.Path, 10)
+	paths := make([]edge.Path, 10)
 	for i := range paths {
 		tx := packetTo(&paths[i], 99, 64, [4]byte{})
 		k, index := b.Place(f, f.hash, &tx, tx.UDPPayloadLen(), 4, 60000)

@@ -9,7 +9,7 @@ import (
 	"strconv"
 
 	"github.com/goroce/goroce/internal/unix"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // GrowBuffer sets a socket buffer (SO_RCVBUF or SO_SNDBUF and its FORCE form) to n bytes, past the
@@ -26,8 +26,8 @@ func GrowBuffer(fd, n, opt, force int) int {
 // packet the memory of its descriptor and around it, and up to twice its length because allocators
 // round up; for a run little more than its bytes. Part of the buffer may count as used even after
 // it was read.
-func Room(buffer int, runs bool) wire.Room {
-	r := wire.Room{Size: buffer / 4 * 3, PerPacket: packetCost, PerByte: 2}
+func Room(buffer int, runs bool) edge.Room {
+	r := edge.Room{Size: buffer / 4 * 3, PerPacket: packetCost, PerByte: 2}
 	if runs {
 		r.RunPerPacket, r.RunPerByte = runCost, 1
 	}

@@ -3,7 +3,7 @@ package transmit
 import (
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // BacklogBytes bounds what waits for sockets to take more.
@@ -15,7 +15,7 @@ type backlog struct {
 	items []waiting
 	head  int
 	buf   []byte
-	of    []*wire.Path // of each packet
+	of    []*edge.Path // of each packet
 
 	// For sending from contiguous memory.
 	hdr     [1]sockio.Mmsghdr
@@ -50,14 +50,14 @@ func (t *Sender) postpone(m *message) {
 }
 
 // wait enters a datagram whose UDP payload is in the buffer, or about to be.
-func (t *Sender) wait(r *Route, of []*wire.Path, off, n, segment int) {
+func (t *Sender) wait(r *Route, of []*edge.Path, off, n, segment int) {
 	b := &t.backlog
 	b.items = append(b.items, waiting{route: r, off: off, n: n, segment: segment, of: len(b.of), packets: len(of)})
 	b.of = append(b.of, of...)
 }
 
 // SendPacket sends a complete packet, BTH through ICRC, after those that wait.
-func (t *Sender) SendPacket(r *Route, of *wire.Path, data []byte) {
+func (t *Sender) SendPacket(r *Route, of *edge.Path, data []byte) {
 	errno := unix.EAGAIN
 	if !t.blocked.Load() {
 		errno = t.sendOne(r, data, 0)
@@ -68,10 +68,10 @@ func (t *Sender) SendPacket(r *Route, of *wire.Path, data []byte) {
 	case unix.EAGAIN:
 		b := &t.backlog
 		t.block(r.FD)
-		t.wait(r, []*wire.Path{of}, len(b.buf), len(data), 0)
+		t.wait(r, []*edge.Path{of}, len(b.buf), len(data), 0)
 		b.buf = append(b.buf, data...)
 	default:
-		t.o.Lost([]*wire.Path{of}, errno)
+		t.o.Lost([]*edge.Path{of}, errno)
 	}
 }
 

@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // Counters are the counters of the sending side.
@@ -37,14 +37,14 @@ func (c *Counters) Sent(datagrams, packets, bytes int) {
 
 // TooLong counts packets that are too long for their path, also in the path. Only the sending side
 // calls it.
-func (c *Counters) TooLong(p *wire.Path, packets int) {
+func (c *Counters) TooLong(p *edge.Path, packets int) {
 	p.TooLong += uint64(packets)
 	c.Dropped.Add(uint64(packets))
 }
 
 // Lost counts packets that have nowhere to go at the moment, also in the path. Only the sending
 // side calls it.
-func (c *Counters) Lost(p *wire.Path, packets int) {
+func (c *Counters) Lost(p *edge.Path, packets int) {
 	p.Unreachable += uint64(packets)
 	c.Dropped.Add(uint64(packets))
 	c.Unreachable.Add(uint64(packets))

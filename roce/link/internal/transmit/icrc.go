@@ -3,7 +3,7 @@ package transmit
 import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // ICRC is the ICRC state of a flow of packets to send.
@@ -14,7 +14,7 @@ type ICRC struct {
 }
 
 // Of returns the ICRC of a packet with the IPv4 identification id.
-func (c *ICRC) Of(p *wire.TxPacket, id uint16) uint32 {
+func (c *ICRC) Of(p *edge.TxPacket, id uint16) uint32 {
 	if c.RxeFlush && ib.Opcode(p.Header[0]) == ib.RCFlush {
 		var b [ib.MaxHeaderBytes]byte
 		return c.ChecksumFlushRxe(id, b[:copy(b[:], p.Headers())]) ^ p.ICRCXor
@@ -24,7 +24,7 @@ func (c *ICRC) Of(p *wire.TxPacket, id uint16) uint32 {
 
 // Append appends headers, payload, padding and ICRC to b, for a packet in a datagram of its own,
 // with identification 0.
-func (c *ICRC) Append(b []byte, p *wire.TxPacket) []byte {
+func (c *ICRC) Append(b []byte, p *edge.TxPacket) []byte {
 	start := len(b)
 	b = link.AppendPacket(b, &c.ICRC, p, 0)
 	if c.RxeFlush && ib.Opcode(p.Header[0]) == ib.RCFlush {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -24,7 +24,7 @@ func TestICRC(t *testing.T) {
 				if op == ib.RCFlush && n > 0 {
 					continue // has no payload
 				}
-				tx := wire.TxPacket{PayloadLen: uint16(n), Pad: uint8(-n & 3)}
+				tx := edge.TxPacket{PayloadLen: uint16(n), Pad: uint8(-n & 3)}
 				h := ib.Packet{BTH: ib.BTH{Opcode: op, Pad: tx.Pad, PSN: ib.PSN(r.Uint32()) & ib.PSNMask}}
 				tx.HeaderLen = uint8(h.PutHeaders(tx.Header[:]))
 				if n > 0 {

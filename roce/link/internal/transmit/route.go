@@ -4,10 +4,10 @@ import (
 	"math/rand/v2"
 
 	"github.com/goroce/goroce/internal/unix"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
-// Route is how the packets of a path leave by a [Sender]: a link's state of a wire.Path. Paths that
+// Route is how the packets of a path leave by a [Sender]: a link's state of a edge.Path. Paths that
 // do not differ in any of it share it, so that their packets can share datagrams.
 type Route struct {
 	ICRC ICRC
@@ -42,7 +42,7 @@ func (t *Sender) Add(r *Route) *Route {
 }
 
 // RouteOf returns the route of a path; nil if nothing can be sent on it.
-func (t *Sender) RouteOf(p *wire.Path) *Route {
+func (t *Sender) RouteOf(p *edge.Path) *Route {
 	if r, ok := p.Link.(*Route); ok && r.of == t {
 		return r
 	}

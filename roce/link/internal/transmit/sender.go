@@ -5,7 +5,7 @@ import (
 
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // Sender is the sending side of links that send datagrams by sendmmsg, with many packets in one
@@ -29,7 +29,7 @@ type Sender struct {
 	sends   uint64 // batches so far
 	refused bool   // a datagram in the backlog was refused with segmentation
 	begin   func(*Route, int) *message
-	lost    [1]*wire.Path
+	lost    [1]*edge.Path
 
 	lanes  []int // one for each socket: see bySocket
 	sorted []message
@@ -42,13 +42,13 @@ type message = sockio.Message[*Route]
 // Sends is what a link provides to its Sender.
 type Sends struct {
 	// Route makes the route of a path; nil: nothing can be sent on it.
-	Route func(p *wire.Path) *Route
+	Route func(p *edge.Path) *Route
 	// Admit, if set, reports whether a packet of size bytes can go by a route now, and handles one
 	// that cannot. Its answer also holds for later packets of the batch, unless they are longer
 	// than Most.
-	Admit func(r *Route, p *wire.TxPacket, size int) bool
+	Admit func(r *Route, p *edge.TxPacket, size int) bool
 	// Lost counts packets that the kernel did not take, or that have no route (ENETUNREACH).
-	Lost func(of []*wire.Path, errno unix.Errno)
+	Lost func(of []*edge.Path, errno unix.Errno)
 	// Lanes is how many sockets there are, Control how many bytes of control messages a datagram
 	// may need.
 	Lanes, Control int
@@ -80,7 +80,7 @@ func (t *Sender) Retry() {
 }
 
 // Send sends the packets; see link.Link. Retry must have sent what waits.
-func (t *Sender) Send(batch []wire.TxPacket) {
+func (t *Sender) Send(batch []edge.TxPacket) {
 	done := false
 	defer func() {
 		if !done {
@@ -127,14 +127,14 @@ func (t *Sender) abandon() {
 }
 
 // noRoute counts a packet on a path without a route.
-func (t *Sender) noRoute(p *wire.Path) {
+func (t *Sender) noRoute(p *edge.Path) {
 	t.lost[0] = p
 	t.o.Lost(t.lost[:], unix.ENETUNREACH)
 	t.lost[0] = nil
 }
 
 // add appends a packet to the current message or starts another.
-func (t *Sender) add(p *wire.TxPacket) {
+func (t *Sender) add(p *edge.TxPacket) {
 	r := t.RouteOf(p.Path)
 	if r == nil {
 		t.noRoute(p.Path)
@@ -158,7 +158,7 @@ func (t *Sender) add(p *wire.TxPacket) {
 }
 
 // sort chooses a datagram for a packet in a batch of several paths.
-func (t *Sender) sort(p *wire.TxPacket) {
+func (t *Sender) sort(p *edge.TxPacket) {
 	r := t.RouteOf(p.Path)
 	if r == nil {
 		t.noRoute(p.Path)
@@ -177,7 +177,7 @@ func (t *Sender) sort(p *wire.TxPacket) {
 }
 
 // renumber returns the ICRC of a packet with another index in its datagram.
-func (r *Route) renumber(p *wire.TxPacket, index int) uint32 {
+func (r *Route) renumber(p *edge.TxPacket, index int) uint32 {
 	return r.ICRC.Of(p, uint16(index)) // it has no payload that may be gone
 }
 

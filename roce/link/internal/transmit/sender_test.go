@@ -9,7 +9,7 @@ import (
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/internal/nexthop"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 	"github.com/stretchr/testify/require"
 )
 
@@ -19,7 +19,7 @@ var flow = ib.Flow{Src: netip.MustParseAddr("10.0.0.1"), Dst: netip.MustParseAdd
 // kernel is sockets that take what a test says.
 type kernel struct {
 	Sender
-	path wire.Path
+	path edge.Path
 	// answers are the next errors; with none it takes all.
 	answers []unix.Errno
 	calls   []int // datagrams of each
@@ -34,8 +34,8 @@ func newKernel() *kernel {
 	k := &kernel{}
 	r := k.Add(&Route{ICRC: ICRC{ICRC: ib.NewICRC(flow)}, FD: 5, Limit: 60000, Own: k})
 	k.Init(Sends{
-		Route: func(*wire.Path) *Route { return r },
-		Lost:  func(of []*wire.Path, errno unix.Errno) { k.lost = append(k.lost, errno) },
+		Route: func(*edge.Path) *Route { return r },
+		Lost:  func(of []*edge.Path, errno unix.Errno) { k.lost = append(k.lost, errno) },
 		Lanes: 1,
 	})
 	k.GSO.Store(true)
@@ -55,16 +55,16 @@ func newKernel() *kernel {
 	return k
 }
 
-func (k *kernel) packets(n, payload int) []wire.TxPacket {
-	batch := make([]wire.TxPacket, n)
+func (k *kernel) packets(n, payload int) []edge.TxPacket {
+	batch := make([]edge.TxPacket, n)
 	for i := range batch {
 		batch[i] = packetOf(&k.path, payload)
 	}
 	return batch
 }
 
-func packetOf(p *wire.Path, payload int) wire.TxPacket {
-	tx := wire.TxPacket{Path: p, PayloadLen: uint16(payload)}
+func packetOf(p *edge.Path, payload int) edge.TxPacket {
+	tx := edge.TxPacket{Path: p, PayloadLen: uint16(payload)}
 	h := ib.Packet{BTH: ib.BTH{Opcode: ib.RCWriteMiddle}}
 	tx.HeaderLen = uint8(h.PutHeaders(tx.Header[:]))
 	tx.Frags[0], tx.NumFrags = make([]byte, payload), 1
@@ -181,7 +181,7 @@ func TestWork(t *testing.T) {
 	var c Counters
 	c.Sent(2, 7, 100)
 	require.EqualValues(t, 2, c.Work())
-	var p wire.Path
+	var p edge.Path
 	c.Lost(&p, 3)
 	c.TooLong(&p, 4)
 	require.EqualValues(t, 9, c.Work())
@@ -194,7 +194,7 @@ func TestWork(t *testing.T) {
 // towards is a path whose neighbour is as a test says.
 type towards struct {
 	Path
-	of     wire.Path
+	of     edge.Path
 	status nexthop.Status
 }
 
@@ -210,7 +210,7 @@ func TestUnresolved(t *testing.T) {
 	var sent []byte
 	var stats Counters
 	var q UnresolvedQueue[*towards]
-	q.Init(&stats, func(_ *towards, of *wire.Path, data []byte) { sent = append(sent, data[ib.BTHBytes]) })
+	q.Init(&stats, func(_ *towards, of *edge.Path, data []byte) { sent = append(sent, data[ib.BTHBytes]) })
 	admit := func(p *towards, mark byte, payload int) bool {
 		tx := packetOf(&p.of, payload)
 		tx.Frags[0][0] = mark

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goroce/goroce/roce/link/internal/nexthop"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // Follower is a path of a link.
@@ -27,7 +27,7 @@ const (
 // side, except as its methods say.
 type UnresolvedQueue[P Follower] struct {
 	stats *Counters
-	send  func(path P, of *wire.Path, data []byte)
+	send  func(path P, of *edge.Path, data []byte)
 
 	some  atomic.Bool // the queue has packets
 	retry atomic.Bool // some of them may be able to go
@@ -38,19 +38,19 @@ type UnresolvedQueue[P Follower] struct {
 
 type unresolved[P Follower] struct {
 	path   P
-	of     *wire.Path
+	of     *edge.Path
 	off, n int // of the packet, BTH through ICRC, in buf
 }
 
 // Init sets the counters of packets that have nowhere to go, and the function that sends kept
 // packets.
-func (q *UnresolvedQueue[P]) Init(stats *Counters, send func(path P, of *wire.Path, data []byte)) {
+func (q *UnresolvedQueue[P]) Init(stats *Counters, send func(path P, of *edge.Path, data []byte)) {
 	q.stats, q.send = stats, send
 }
 
 // Admit reports whether a packet of size bytes, BTH through ICRC, can go out by its path now;
 // packets kept for it go first. A packet that cannot go is kept or counted.
-func (q *UnresolvedQueue[P]) Admit(path P, p *wire.TxPacket, size int) bool {
+func (q *UnresolvedQueue[P]) Admit(path P, p *edge.TxPacket, size int) bool {
 	s := path.Base()
 	switch path.Refresh() {
 	case nexthop.Ready:
@@ -69,7 +69,7 @@ func (q *UnresolvedQueue[P]) Admit(path P, p *wire.TxPacket, size int) bool {
 
 // fits reports whether a packet of size bytes can go by a path without being fragmented, and counts
 // it if not.
-func (q *UnresolvedQueue[P]) fits(s *Path, of *wire.Path, size int) bool {
+func (q *UnresolvedQueue[P]) fits(s *Path, of *edge.Path, size int) bool {
 	if size > s.Most {
 		q.stats.TooLong(of, 1)
 		return false
@@ -78,7 +78,7 @@ func (q *UnresolvedQueue[P]) fits(s *Path, of *wire.Path, size int) bool {
 }
 
 // keep keeps a packet. It returns false if there are too many.
-func (q *UnresolvedQueue[P]) keep(path P, s *Path, p *wire.TxPacket, size int) bool {
+func (q *UnresolvedQueue[P]) keep(path P, s *Path, p *edge.TxPacket, size int) bool {
 	if len(q.buf)+size > unresolvedBytes || s.unresolved+size > unresolvedPerPath {
 		return false
 	}

@@ -1,4 +1,4 @@
-package wirelink
+package switchlink
 
 import (
 	"bytes"
@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/transport"
@@ -81,7 +81,7 @@ var ends = map[string][2]netip.Addr{
 func packetTo(p *transport.Path, psn uint32, payload []byte) transport.TxPacket {
 	tx := transport.TxPacket{Path: p, SrcQP: 7, HeaderLen: 28, PayloadLen: uint16(len(payload)), NumFrags: 1,
 		Pad: uint8(-len(payload) & 3)}
-	tx.Header = [ib.MaxHeaderBytes]byte{0: wire.OpWriteOnly, 1: tx.Pad << 4, 2: 0xff, 3: 0xff, 7: 0x11,
+	tx.Header = [ib.MaxHeaderBytes]byte{0: ether.OpWriteOnly, 1: tx.Pad << 4, 2: 0xff, 3: 0xff, 7: 0x11,
 		9: byte(psn >> 16), 10: byte(psn >> 8), 11: byte(psn)}
 	tx.Frags[0] = payload
 	return tx
@@ -93,9 +93,9 @@ func wireBytes(p *transport.TxPacket) []byte {
 	return link.AppendPacket(nil, &c, p, 0)
 }
 
-func newPair(t *testing.T) (*Link, *memoryLink, *wire.Switch) {
+func newPair(t *testing.T) (*Link, *memoryLink, *ether.Switch) {
 	t.Helper()
-	sw, below := wire.New(), newMemoryLink()
+	sw, below := ether.New(), newMemoryLink()
 	t.Cleanup(sw.Close)
 	w, err := New(below, sw)
 	require.NoError(t, err)
@@ -138,32 +138,32 @@ func TestRulesOnSend(t *testing.T) {
 				}
 				w.Send(batch)
 			}
-			act := func(r *wire.Rule) *wire.Rule {
+			act := func(r *ether.Rule) *ether.Rule {
 				r.Match.From, r.Match.QPN = Near, 0x11
 				sw.Add(r)
 				return r
 			}
 			psn := func(p transport.TxPacket) int { return int(p.Header[11]) }
 
-			lost := act(&wire.Rule{Match: wire.Match{PSN: 1}, Kind: wire.Drop, Nth: 2})
+			lost := act(&ether.Rule{Match: ether.Match{PSN: 1}, Kind: ether.Drop, Nth: 2})
 			send(1, 1, 1)
 			require.Len(t, below.take(2), 2)
 			require.Equal(t, 1, lost.Hits())
 
-			act(&wire.Rule{Match: wire.Match{PSN: 2}, Kind: wire.Duplicate})
+			act(&ether.Rule{Match: ether.Match{PSN: 2}, Kind: ether.Duplicate})
 			send(2)
 			require.Len(t, below.take(2), 2)
 
-			act(&wire.Rule{Match: wire.Match{PSN: 3}, Kind: wire.Hold, MaxHold: time.Hour})
+			act(&ether.Rule{Match: ether.Match{PSN: 3}, Kind: ether.Hold, MaxHold: time.Hour})
 			send(3, 4)
 			got := below.take(2)
 			require.Equal(t, []int{4, 3}, []int{psn(got[0]), psn(got[1])})
 
-			act(&wire.Rule{Match: wire.Match{PSN: 5}, Kind: wire.Hold}) // nothing follows: a timer releases it
+			act(&ether.Rule{Match: ether.Match{PSN: 5}, Kind: ether.Hold}) // nothing follows: a timer releases it
 			send(5)
 			require.Equal(t, 5, psn(below.take(1)[0]))
 
-			act(&wire.Rule{Match: wire.Match{PSN: 6}, Kind: wire.Corrupt, Offset: -5})
+			act(&ether.Rule{Match: ether.Match{PSN: 6}, Kind: ether.Corrupt, Offset: -5})
 			send(6)
 			bad := below.take(1)[0]
 			require.NotZero(t, bad.ICRCXor)
@@ -174,7 +174,7 @@ func TestRulesOnSend(t *testing.T) {
 				"the ICRC is that of the packet before the damage")
 			require.NotEqual(t, right, sent)
 
-			act(&wire.Rule{Match: wire.Match{PSN: 7}, Kind: wire.Rewrite, Edit: func(p *wire.Packet) {
+			act(&ether.Rule{Match: ether.Match{PSN: 7}, Kind: ether.Rewrite, Edit: func(p *ether.Packet) {
 				p.Body()[20] ^= 1
 			}})
 			send(7)
@@ -183,7 +183,7 @@ func TestRulesOnSend(t *testing.T) {
 			want = packetTo(path, 7, []byte("some bytes!"))
 			require.NotEqual(t, wireBytes(&want), wireBytes(&changed))
 
-			act(&wire.Rule{Match: wire.Match{PSN: 8}, Kind: wire.MarkCE})
+			act(&ether.Rule{Match: ether.Match{PSN: 8}, Kind: ether.MarkCE})
 			send(8, 9)
 			got = below.take(2)
 			require.EqualValues(t, 3, got[0].Path.TrafficClass)
@@ -236,11 +236,11 @@ func TestReceive(t *testing.T) {
 			require.Equal(t, []int{1, 2, 3, 4, 5}, psns())
 			require.EqualValues(t, 0x2a, batch[0].TrafficClass)
 
-			from := func(psn uint32) wire.Match { return wire.Match{From: Far, QPN: 0x11, PSN: psn} }
-			sw.Add(&wire.Rule{Match: from(1), Kind: wire.Drop}, &wire.Rule{Match: from(2), Kind: wire.Duplicate},
-				&wire.Rule{Match: from(3), Kind: wire.Hold, MaxHold: time.Hour},
-				&wire.Rule{Match: from(5), Kind: wire.Corrupt, Offset: -5},
-				&wire.Rule{Match: from(6), Kind: wire.MarkCE})
+			from := func(psn uint32) ether.Match { return ether.Match{From: Far, QPN: 0x11, PSN: psn} }
+			sw.Add(&ether.Rule{Match: from(1), Kind: ether.Drop}, &ether.Rule{Match: from(2), Kind: ether.Duplicate},
+				&ether.Rule{Match: from(3), Kind: ether.Hold, MaxHold: time.Hour},
+				&ether.Rule{Match: from(5), Kind: ether.Corrupt, Offset: -5},
+				&ether.Rule{Match: from(6), Kind: ether.MarkCE})
 			arrives(1, 2, 3, 4, 5)
 			require.Equal(t, []int{2, 2, 4, 3}, psns())
 			require.EqualValues(t, 4, w.Stats().RxICRC, "the damaged one is counted as a link does")

@@ -1,10 +1,10 @@
-package wirelink
+package switchlink
 
 import (
 	"net/netip"
 	"slices"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/roce/link/trace"
@@ -62,7 +62,7 @@ func (f *flows) frame(p *transport.TxPacket) ([]byte, bool) {
 // packet makes the packet to send of a frame; false if the frame is not the way to any peer that
 // the device has sent to.
 func (f *flows) packet(o *outgoing) (transport.TxPacket, bool) {
-	p, ok := wire.Decode(o.frame)
+	p, ok := ether.Decode(o.frame)
 	if !ok {
 		return transport.TxPacket{}, false
 	}

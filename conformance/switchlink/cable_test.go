@@ -1,16 +1,16 @@
-package wirelink
+package switchlink
 
 import (
 	"testing"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/stretchr/testify/require"
 )
 
 // Interfaces that can be no end of a cable are refused, with their names.
 func TestNoCable(t *testing.T) {
 	for _, c := range [][2]string{{"no-such-if", "lo"}, {"lo", "no-such-if"}, {"lo", "lo"}} {
-		sw := wire.New()
+		sw := ether.New()
 		_, err := NewCable(sw, c, [2]string{Near, Far})
 		require.ErrorContains(t, err, c[0])
 		sw.Close()

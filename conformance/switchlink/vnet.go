@@ -1,9 +1,9 @@
-package wirelink
+package switchlink
 
 import (
 	"encoding/binary"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/internal/unix"
 )
@@ -47,7 +47,7 @@ func (h vnet) gso() (size int, udp bool) {
 // if it is another frame.
 func (h vnet) packets(f []byte) [][]byte {
 	size, udp := h.gso()
-	p, ok := wire.Decode(f)
+	p, ok := ether.Decode(f)
 	if !ok || size > 0 && !udp {
 		return nil
 	}

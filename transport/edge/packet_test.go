@@ -1,4 +1,4 @@
-package wire_test
+package edge_test
 
 import (
 	"syscall"
@@ -9,14 +9,14 @@ import (
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/mem"
-	"github.com/goroce/goroce/transport/wire"
+	"github.com/goroce/goroce/transport/edge"
 )
 
 // A packet is its headers, its fragments and as many zeros as its pad says, and its length counts
 // the ICRC as well.
 func TestTxPacket(t *testing.T) {
-	path := &wire.Path{}
-	var p wire.TxPacket
+	path := &edge.Path{}
+	var p edge.TxPacket
 	p.Reset(path, 5)
 	h := ib.Packet{BTH: ib.BTH{Opcode: ib.RCWriteLast, PSN: 0xabcdef, AckReq: true}}
 	p.HeaderLen = uint8(h.PutHeaders(p.Header[:]))
@@ -49,7 +49,7 @@ func TestTxPacket(t *testing.T) {
 
 // The buffer of a descriptor is made once, and goes with it.
 func TestCopyBuffer(t *testing.T) {
-	var p wire.TxPacket
+	var p edge.TxPacket
 	b := p.CopyBuffer(3)
 	require.Len(t, b, 3)
 	require.Equal(t, 3, cap(b))
@@ -61,7 +61,7 @@ func TestCopyBuffer(t *testing.T) {
 }
 
 func TestArgError(t *testing.T) {
-	err := &wire.ArgError{Op: "open", Arg: "port", Why: "is 0"}
+	err := &edge.ArgError{Op: "open", Arg: "port", Why: "is 0"}
 	require.EqualError(t, err, "roce: open: port: is 0")
 	require.ErrorIs(t, err, mem.ErrInvalid)
 	require.ErrorIs(t, err, syscall.EINVAL)

@@ -1,4 +1,4 @@
-package wirelink
+package switchlink
 
 import (
 	"encoding/binary"
@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/internal/netns"
 	"github.com/goroce/goroce/internal/unix"
 )
@@ -32,7 +32,7 @@ type Cable struct {
 // End is an interface: an AF_PACKET socket.
 type End struct {
 	Name string
-	Port *wire.Port
+	Port *ether.Port
 
 	mac  [6]byte
 	conn *os.File
@@ -65,7 +65,7 @@ const socketBytes = 1 << 25
 // NewCable opens both interfaces and puts them at ports of the switch. A name may be NAME@NETNS: of
 // a network namespace that ip-netns knows, or that has this path. It needs CAP_NET_RAW, and
 // CAP_SYS_ADMIN for another namespace.
-func NewCable(sw *wire.Switch, names, ports [2]string) (*Cable, error) {
+func NewCable(sw *ether.Switch, names, ports [2]string) (*Cable, error) {
 	if names[0] == names[1] {
 		return nil, fmt.Errorf("a cable between %s and itself", names[0])
 	}
@@ -238,7 +238,7 @@ func (e *End) read() error {
 	if err != nil {
 		return err
 	}
-	buf, oob := make([]byte, vnetBytes+tagBytes+wire.MaxFrame+(1<<18)), make([]byte, 256)
+	buf, oob := make([]byte, vnetBytes+tagBytes+ether.MaxFrame+(1<<18)), make([]byte, 256)
 	for {
 		var n, oobn int
 		var recvErr error

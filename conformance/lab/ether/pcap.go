@@ -1,4 +1,4 @@
-package wire
+package ether
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package wire
+package ether
 
 import (
 	"errors"
@@ -79,7 +79,7 @@ func (s *Switch) Attach(name string, dev io.ReadWriteCloser) (*Port, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, errors.New("wire: switch is closed")
+		return nil, errors.New("switch is closed")
 	}
 	p := &Port{Name: name, sw: s, dev: dev, out: make(chan []byte, queueFrames), gone: make(chan struct{}),
 		frames: speaker{last: s.Now()}, packets: speaker{last: s.Now()}}
@@ -97,7 +97,7 @@ func (s *Switch) AttachFunc(name string, deliver func(frame []byte)) (*Port, err
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, errors.New("wire: switch is closed")
+		return nil, errors.New("switch is closed")
 	}
 	p := &Port{Name: name, sw: s, deliver: deliver, gone: make(chan struct{}), frames: speaker{last: s.Now()},
 		packets: speaker{last: s.Now()}}

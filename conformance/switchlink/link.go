@@ -1,4 +1,4 @@
-package wirelink
+package switchlink
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/transport"
@@ -22,7 +22,7 @@ const (
 // Link is a link behind a switch.
 type Link struct {
 	link.Link
-	near, far *wire.Port
+	near, far *ether.Port
 
 	// sendMu is held by who uses the sending side of the link below.
 	sendMu sync.Mutex
@@ -54,10 +54,10 @@ type outgoing struct {
 
 // New wraps l. The switch has no ports of these names yet; it stays its owner's to close, after the
 // link.
-func New(l link.Link, sw *wire.Switch) (*Link, error) {
+func New(l link.Link, sw *ether.Switch) (*Link, error) {
 	w := &Link{Link: l, kick: make(chan struct{}, 1), done: make(chan struct{}), flows: newFlows(l)}
 	if sw.Port(Near) != nil || sw.Port(Far) != nil {
-		return nil, fmt.Errorf("wirelink: the switch has a port %s or %s", Near, Far)
+		return nil, fmt.Errorf("switchlink: the switch has a port %s or %s", Near, Far)
 	}
 	var err error
 	if w.near, err = sw.AttachFunc(Near, w.toDevice); err != nil {
@@ -186,7 +186,7 @@ func (w *Link) take(batch []transport.RxPacket) int {
 
 // toDevice takes what leaves the switch for the device.
 func (w *Link) toDevice(frame []byte) {
-	p, ok := wire.Decode(frame)
+	p, ok := ether.Decode(frame)
 	if !ok {
 		return
 	}
@@ -239,7 +239,7 @@ func (w *Link) Close() error {
 }
 
 // wrongBy is what has to be xored into the right ICRC of a frame to get the one that it has.
-func wrongBy(p *wire.Packet) uint32 {
+func wrongBy(p *ether.Packet) uint32 {
 	if p.ICRCValid() {
 		return 0
 	}
@@ -247,7 +247,7 @@ func wrongBy(p *wire.Packet) uint32 {
 }
 
 // received is a frame as a packet handed up by a link.
-func received(p *wire.Packet) transport.RxPacket {
+func received(p *ether.Packet) transport.RxPacket {
 	tc, hops := p.IPClass()
 	return transport.RxPacket{Src: p.Src, Dst: p.Dst, SrcPort: p.SrcPort, TrafficClass: tc,
 		HopLimit: hops, Data: p.BTH()}

@@ -1,4 +1,4 @@
-package wirelink
+package switchlink
 
 import (
 	"bytes"
@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/goroce/goroce/conformance/lab/wire"
+	"github.com/goroce/goroce/conformance/lab/ether"
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/stretchr/testify/require"
@@ -58,7 +58,7 @@ func TestSegments(t *testing.T) {
 		all := h.packets(frame)
 		require.Len(t, all, 5)
 		for i, f := range all {
-			p, ok := wire.Decode(f)
+			p, ok := ether.Decode(f)
 			require.True(t, ok)
 			require.EqualValues(t, i, p.PSN)
 			require.True(t, p.ICRCValid(), "part %d", i)
@@ -72,7 +72,7 @@ func TestSegments(t *testing.T) {
 }
 
 // udpChecksumRight adds everything up, pseudo header included.
-func udpChecksumRight(f []byte, p *wire.Packet) bool {
+func udpChecksumRight(f []byte, p *ether.Packet) bool {
 	src, dst := p.Src.AsSlice(), p.Dst.AsSlice()
 	udp := f[len(f)-len(p.BTH())-ib.UDPHeaderBytes:]
 	return ib.InternetSum(unix.IPPROTO_UDP+uint32(len(udp)), src, dst, udp) == 0xFFFF
@@ -87,7 +87,7 @@ func TestChecksumLeftUndone(t *testing.T) {
 	be.PutUint16(udp[6:], ib.InternetSum(unix.IPPROTO_UDP+uint32(len(udp)), frame[26:34])) // of the pseudo header
 	all := h.packets(append(bytes.Clone(frame), 0, 0, 0))
 	require.Len(t, all, 1)
-	p, ok := wire.Decode(all[0])
+	p, ok := ether.Decode(all[0])
 	require.True(t, ok)
 	require.True(t, udpChecksumRight(all[0], p))
 	be.PutUint16(all[0][40:], be.Uint16(udp[6:]))
@@ -133,7 +133,7 @@ func TestTag(t *testing.T) {
 	require.Len(t, all, 2)
 	for _, f := range all {
 		require.Equal(t, []byte{0x81, 0, 0, 7, 8, 0}, f[12:18])
-		p, ok := wire.Decode(f)
+		p, ok := ether.Decode(f)
 		require.True(t, ok)
 		require.True(t, p.ICRCValid())
 		require.True(t, udpChecksumRight(f, p))

@@ -1,4 +1,4 @@
-// Package wirelink puts a wire.Switch between a device and its link, so that checks can see,
+// Package switchlink puts a ether.Switch between a device and its link, so that checks can see,
 // lose, double, hold back, damage, change and mark the device's packets, in both directions,
 // where there is no cable to cut: against a peer on another machine.
 //
@@ -20,4 +20,4 @@
 //
 // A frame passes the switch in the goroutine that sends or receives it. What a rule has held
 // back and what was injected leaves through a goroutine of the wrapper's, which Close ends.
-package wirelink
+package switchlink
