@@ -62,7 +62,7 @@ var lineBudgets = map[string]int{
 	"roce/rdmacm":         6249,
 	"roce/rsocket":        6298,
 	"roce/analyse":        9345,
-	"roce/internal/shard": 3623,
+	"roce/internal/shard": 3611,
 	"roce/internal/slots": 2271,
 	"roce/link":           17247,
 	"cmd/internal":        26222,

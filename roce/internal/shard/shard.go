@@ -74,8 +74,6 @@ type Config struct {
 
 // Shard is one engine on one link.
 type Shard struct {
-	yielded int64
-
 	index   int
 	mode    Mode
 	link    link.Link

@@ -1,10 +1,6 @@
 package shard
 
-import (
-	"os"
-	"strconv"
-	"sync/atomic"
-)
+import "sync/atomic"
 
 // yielder lets others run while a goroutine looks for packets again and again: goroutines of this
 // process, which the packets may be for, and threads of other processes, which may send them. Where
@@ -111,10 +107,6 @@ func (s *Shard) shareCPU() bool {
 // demand. rxMu is held.
 func (s *Shard) lookAgain(now int64, busy bool) bool {
 	look := !s.pace.turn(now, busy, s.received, s.spin)
-	if yv > 0 && look && s.machine.CPUs() > 1 && now-s.yielded > yv {
-		s.yielded = now
-		s.yieldCPU()
-	}
 	switch {
 	case busy:
 		return look
@@ -155,5 +147,3 @@ func (y *yielder) gaveWay(start, end int64) {
 	y.backoff.Store(rest)
 	y.backoffUntil.Store(end + rest)
 }
-
-var yv = func() int64 { n, _ := strconv.ParseInt(os.Getenv("YV"), 10, 64); return n }()
