@@ -86,6 +86,16 @@ var confined = map[string][]string{
 	"github.com/mdlayher/netlink": {"roce/internal/rtnl"},
 }
 
+// library is what programs import, and what it rests on: it has options, and no environment
+// variables, which would reach past the program that calls it.
+var library = []string{"ib", "mem", "transport", "roce", "internal"}
+
+// envNames are refused there, of envPackages.
+var (
+	envPackages = []string{"os", "syscall", "golang.org/x/sys/unix", modulePath + "/internal/unix"}
+	envNames    = []string{"Getenv", "LookupEnv", "Environ", "ExpandEnv", "Setenv", "Unsetenv", "Clearenv"}
+)
+
 // breach is one violation of the layout.
 type breach struct {
 	pos  token.Position
@@ -144,6 +154,10 @@ func checkFile(fset *token.FileSet, name string, file *ast.File) (found []breach
 			!within(name, "cmd/verbs") {
 			report(spec, "unsafe outside of a *_unsafe.go file")
 		}
+		if local == "." && slices.Contains(library, folder) && !isTest && !restricted &&
+			slices.Contains(envPackages, target) {
+			report(spec, "%s must not dot-import %s", folder, target)
+		}
 		if target == "C" && !within(name, "cmd/verbs") {
 			report(spec, "cgo outside of cmd/verbs")
 		}
@@ -156,6 +170,16 @@ func checkFile(fset *token.FileSet, name string, file *ast.File) (found []breach
 		if _, named := bannedNames[target]; named && local == "." {
 			report(spec, "%s must not dot-import %s", folder, target)
 		}
+	}
+	if slices.Contains(library, folder) && !isTest {
+		ast.Inspect(file, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectorExpr); ok && slices.Contains(envNames, s.Sel.Name) {
+				if id, ok := s.X.(*ast.Ident); ok && slices.Contains(envPackages, imported[id.Name]) {
+					report(n, "%s must not use the environment: %s", folder, s.Sel.Name)
+				}
+			}
+			return true
+		})
 	}
 	if !restricted {
 		return found
@@ -328,6 +352,14 @@ func TestLayoutBreaches(t *testing.T) {
 		{"mem/a_unsafe.go", `import "unsafe"; var _ unsafe.Pointer`, 0},
 		{"cmd/verbs/core/a.go", `import ("C"; "unsafe")`, 0},
 		{"cmd/roce/a.go", `import ("C"; "unsafe")`, 2},
+		{"roce/internal/shard/a.go", `import "os"; var n = os.Getenv("N")`, 1},
+		{"roce/link/udp/a.go", `import "golang.org/x/sys/unix"; var n, _ = unix.Getenv("N")`, 1},
+		{"internal/core/a.go", `import sys "syscall"; var get = sys.Environ`, 1},
+		{"roce/a.go", `import . "os"`, 1},
+		{"roce/a.go", `import "os"; var n = os.Getpid()`, 0},
+		{"roce/a_test.go", `import "os"; var n = os.Getenv("N")`, 0},
+		{"conformance/lab/a.go", `import "os"; var n = os.Getenv("N")`, 0},
+		{"cmd/roce/a.go", `import "os"; var n = os.Getenv("N")`, 0},
 	} {
 		fset := token.NewFileSet()
 		file, err := parser.ParseFile(fset, c.name, "package p; "+c.source, parser.SkipObjectResolution)
