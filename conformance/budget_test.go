@@ -41,7 +41,7 @@ func sources(t *testing.T, tests bool) (all []source) {
 		if err != nil {
 			return err
 		}
-		parsed, err := parser.ParseFile(token.NewFileSet(), file, b, parser.SkipObjectResolution)
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, b, parser.ParseComments|parser.SkipObjectResolution)
 		all = append(all,
 			source{strings.TrimPrefix(filepath.ToSlash(file), "../"), strings.Count(string(b), "\n"), parsed})
 		return err
@@ -64,10 +64,10 @@ var lineBudgets = map[string]int{
 	"roce/analyse":        9345,
 	"roce/internal/shard": 3623,
 	"roce/internal/slots": 2271,
-	"roce/link":           17200,
+	"roce/link":           17247,
 	"cmd/internal":        26222,
 	"cmd/verbs":           6779,
-	"conformance":         36079,
+	"conformance":         36091,
 	"bench":               23743,
 	"internal":            3394,
 	"bench/apps":          9116,

@@ -28,7 +28,7 @@ var layers = map[string]int{"ib": 0, "mem": 1, "transport": 2, "internal": 2, "r
 // rooms is the order inside roce: a package may import those before it, and what is below
 // its own folder. The packages of roce/link are of one rank; tests may import all.
 var rooms = []string{
-	"roce/pcap", "roce/layers", "roce/analyse", "roce/internal/peer", "roce/internal/rtnl",
+	"roce/pcap", "roce/layers", "roce/analyse", "roce/internal/processes", "roce/internal/rtnl",
 	"roce/internal/slots", "roce/link", "roce/internal/shard", "roce/internal/access",
 	"roce/verbs", "roce/internal/everyaddr", "roce/rdmacm", "roce/stat", "roce", "roce/rsocket", "roce/auth",
 	"roce/metrics", "roce/prometheus", "roce/analyse/stage",
@@ -85,6 +85,16 @@ var confined = map[string][]string{
 	"github.com/google/gopacket":  {"internal/capture", "roce/layers"},
 	"github.com/mdlayher/netlink": {"roce/internal/rtnl"},
 }
+
+// library is what programs import, and what it rests on: it has options, and no environment
+// variables, which would reach past the program that calls it.
+var library = []string{"ib", "mem", "transport", "roce", "internal"}
+
+// envNames are refused there, of envPackages.
+var (
+	envPackages = []string{"os", "syscall", "golang.org/x/sys/unix", modulePath + "/internal/unix"}
+	envNames    = []string{"Getenv", "LookupEnv", "Environ", "ExpandEnv", "Setenv", "Unsetenv", "Clearenv"}
+)
 
 // breach is one violation of the layout.
 type breach struct {
@@ -144,6 +154,10 @@ func checkFile(fset *token.FileSet, name string, file *ast.File) (found []breach
 			!within(name, "cmd/verbs") {
 			report(spec, "unsafe outside of a *_unsafe.go file")
 		}
+		if local == "." && slices.Contains(library, folder) && !isTest && !restricted &&
+			slices.Contains(envPackages, target) {
+			report(spec, "%s must not dot-import %s", folder, target)
+		}
 		if target == "C" && !within(name, "cmd/verbs") {
 			report(spec, "cgo outside of cmd/verbs")
 		}
@@ -156,6 +170,16 @@ func checkFile(fset *token.FileSet, name string, file *ast.File) (found []breach
 		if _, named := bannedNames[target]; named && local == "." {
 			report(spec, "%s must not dot-import %s", folder, target)
 		}
+	}
+	if slices.Contains(library, folder) && !isTest {
+		ast.Inspect(file, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectorExpr); ok && slices.Contains(envNames, s.Sel.Name) {
+				if id, ok := s.X.(*ast.Ident); ok && slices.Contains(envPackages, imported[id.Name]) {
+					report(n, "%s must not use the environment: %s", folder, s.Sel.Name)
+				}
+			}
+			return true
+		})
 	}
 	if !restricted {
 		return found
@@ -328,6 +352,14 @@ func TestLayoutBreaches(t *testing.T) {
 		{"mem/a_unsafe.go", `import "unsafe"; var _ unsafe.Pointer`, 0},
 		{"cmd/verbs/core/a.go", `import ("C"; "unsafe")`, 0},
 		{"cmd/roce/a.go", `import ("C"; "unsafe")`, 2},
+		{"roce/internal/shard/a.go", `import "os"; var n = os.Getenv("N")`, 1},
+		{"roce/link/udp/a.go", `import "golang.org/x/sys/unix"; var n, _ = unix.Getenv("N")`, 1},
+		{"internal/core/a.go", `import sys "syscall"; var get = sys.Environ`, 1},
+		{"roce/a.go", `import . "os"`, 1},
+		{"roce/a.go", `import "os"; var n = os.Getpid()`, 0},
+		{"roce/a_test.go", `import "os"; var n = os.Getenv("N")`, 0},
+		{"conformance/lab/a.go", `import "os"; var n = os.Getenv("N")`, 0},
+		{"cmd/roce/a.go", `import "os"; var n = os.Getenv("N")`, 0},
 	} {
 		fset := token.NewFileSet()
 		file, err := parser.ParseFile(fset, c.name, "package p; "+c.source, parser.SkipObjectResolution)
@@ -336,6 +368,36 @@ func TestLayoutBreaches(t *testing.T) {
 		}
 		if found := checkFile(fset, c.name, file); len(found) != c.breaches {
 			t.Errorf("%s with %s: %v, want %d breaches", c.name, c.source, found, c.breaches)
+		}
+	}
+}
+
+// twoOfAName are the packages that share a name with another one, and what it stands for in both.
+// A command may be called as the library that it puts on the command line.
+var twoOfAName = map[string]string{
+	"conform": "the checks of a peer, and the command that runs them",
+	"rdmacm":  "connections of librdmacm, and the tools of others on them",
+	"report":  "tables and charts, and the report of the bench that is made of them",
+}
+
+// A name of a package means one thing.
+func TestOneNameOnePackage(t *testing.T) {
+	folders := map[string][]string{}
+	for pkg := range packages(sources(t, false)) {
+		name := path.Base(pkg)
+		if path.Base(path.Dir(pkg)) == "cmd" {
+			continue // a program, called main
+		}
+		folders[name] = append(folders[name], pkg)
+	}
+	for name, of := range folders {
+		if len(of) > 1 && twoOfAName[name] == "" {
+			t.Errorf("package %s is in %q: let each name say what it is", name, of)
+		}
+	}
+	for name := range twoOfAName {
+		if len(folders[name]) < 2 {
+			t.Errorf("package %s is excused, but no longer twice there", name)
 		}
 	}
 }

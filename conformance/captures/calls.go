@@ -90,7 +90,7 @@ func (t *take) dial(ctx context.Context, c *call, hosts [2]matrix.Host) error {
 	if c.ends == 0 {
 		return nil
 	}
-	// A program that has ended cannot hang up for a second time: who was called waits for ever.
+	// A program that has ended cannot hang up for a second time: its peer waits for ever.
 	// Another connection shows that time has gone by.
 	if err := waitHitsFor(last, 1, hangUpTime); err == nil {
 		return nil

@@ -21,8 +21,9 @@ func mpi() Suite {
 			"have a file of their own, need no generated data types, and want two to four processes. `UCX_TLS=rc_verbs,ud_verbs,self`; on \"nothing\" `tcp,self`",
 		Package: "mpich", Version: "4.0.2-3", Release: "bookworm",
 		Needs: []lab.Need{
-			{What: "mpicc.mpich", Package: "libmpich-dev"}, {What: "mpiexec.mpich", Package: "mpich"},
-			{What: "mpicc.openmpi", Package: "libopenmpi-dev"}, {What: "mpirun.openmpi", Package: "openmpi-bin"},
+			{What: "/usr/include/x86_64-linux-gnu/mpich/mpi.h", Package: "libmpich-dev"},
+			{What: "/usr/lib/x86_64-linux-gnu/openmpi/include/mpi.h", Package: "libopenmpi-dev"},
+			{What: "mpiexec.mpich", Package: "mpich"}, {What: "mpirun.openmpi", Package: "openmpi-bin"},
 			{What: "python3", Package: "python3-minimal"},
 		},
 		// What does not compile with one of them is not there, and is reported as skipped.

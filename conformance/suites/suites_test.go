@@ -177,6 +177,19 @@ func TestFabParser(t *testing.T) {
 	}, got)
 }
 
+// Tests that were not asked for are in the script's list of exclusions, and no results.
+func TestFabOnly(t *testing.T) {
+	var got []Result
+	turn := &Turn{Only: "fi_msg", Report: func(r Result) { got = append(got, r) }}
+	p := fabParser{provider: "verbs", report: turn.reportAsked}
+	for line := range strings.Lines("- name: fi_msg -p \"verbs\"\n  result: Pass\n" +
+		"- name: fi_ubertest -p \"verbs\"\n  result: Excluded\n") {
+		p.line(line)
+	}
+	p.end()
+	require.Equal(t, []Result{{Test: "verbs: fi_msg", Outcome: Pass}}, got)
+}
+
 // TestPage: what is committed fits together. Every failure has its cause, no cause is without one,
 // and the page is of these results.
 func TestPage(t *testing.T) {
@@ -326,6 +339,8 @@ func TestValkeyVerdict(t *testing.T) {
 		got, _ := valkeyVerdict(c.said, c.end)
 		require.Equal(t, c.want, got, c.said)
 	}
+	_, why := valkeyVerdict("Valkey Over RDMA test prepare [OK]\nvalkeyContext: resolve failed\n", nil)
+	require.Equal(t, "<nil>: valkeyContext: resolve failed", why, "what went well is left out")
 }
 
 // Only what passes on a guest's rxe, and fails or is skipped on goroce, is behind.

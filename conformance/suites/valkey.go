@@ -49,11 +49,15 @@ func runValkey(ctx context.Context, t *Turn) error {
 
 // valkeyVerdict says what it has come to. The script ends with 0 in any case.
 func valkeyVerdict(said string, end error) (Outcome, string) {
+	var wrong strings.Builder
 	for line := range strings.Lines(said) {
-		if strings.HasPrefix(line, "Valkey Over RDMA test over ") &&
-			strings.HasSuffix(strings.TrimSpace(line), "[OK]") && end == nil {
+		ok := strings.HasSuffix(strings.TrimSpace(line), "[OK]")
+		if ok && strings.HasPrefix(line, "Valkey Over RDMA test over ") && end == nil {
 			return Pass, ""
 		}
+		if !ok {
+			wrong.WriteString(line)
+		}
 	}
-	return Fail, oneLine(fmt.Sprintf("%v: %s", end, said))
+	return Fail, oneLine(fmt.Sprintf("%v: %s", end, wrong.String()))
 }

@@ -15,7 +15,7 @@ const (
 )
 
 // CMAHeader is what RDMA-CM puts at the start of the private data of REQ and
-// SIDR_REQ: who connects to whom, in terms of IP (annex A11). The destination
+// SIDR_REQ: both ends of the connection, in terms of IP (annex A11). The destination
 // port is in the service ID. No other message has it.
 type CMAHeader struct {
 	SrcPort  uint16

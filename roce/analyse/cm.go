@@ -329,7 +329,7 @@ func (x *exchange) repeated(a *Analyser, p *pcap.Packet, attr mad.Attribute, m *
 		return
 	}
 	if since < cmDoubledNs {
-		return // who waits for an answer waits longer
+		return // a wait for an answer is longer
 	}
 	if attr == mad.AttrREQ || attr == mad.AttrREP {
 		// Both repeat when one message between them is lost.

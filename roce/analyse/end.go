@@ -120,8 +120,8 @@ func (h *half) unanswered(s *silence, quiet int64, retry retries) {
 	}
 	f := h.find(RetryExceeded, s.psn, s.frames...)
 	f.Status = statusRetry
-	// Who knows how often it is sent knows that this was the last time. Without, the process may
-	// have ended first.
+	// With the retry count known, this was the last time. Without it, the process may have ended
+	// first.
 	peer := h.a.hosts[h.c.ends[1-h.side].Addr]
 	byCount := retry.known && retry.count < 7 && h.silences >= retry.count && quiet > gap+gap/4
 	switch {

@@ -12,7 +12,7 @@ import (
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/ib/mad"
 	"github.com/goroce/goroce/internal/unix"
-	"github.com/goroce/goroce/roce/internal/peer"
+	"github.com/goroce/goroce/roce/internal/processes"
 	"github.com/goroce/goroce/roce/rdmacm/cm"
 )
 
@@ -187,7 +187,7 @@ func readLeft(name string, local []netip.Addr, tell func(*cm.Will)) {
 	var st unix.Stat_t
 	if unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil || unix.Fstat(fd, &st) != nil || st.Nlink != 1 ||
 		st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > (maxBook+1)*entryBytes ||
-		peer.Check(&unix.Ucred{Uid: st.Uid, Pid: -1}) != nil {
+		processes.Check(&unix.Ucred{Uid: st.Uid, Pid: -1}) != nil {
 		return
 	}
 	b := make([]byte, st.Size)

@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/goroce/goroce/roce/internal/peer"
+	"github.com/goroce/goroce/roce/internal/processes"
 )
 
 // Endpoint is a socket on which a process answers. The information in its name is unverified.
@@ -87,7 +87,7 @@ func (e Endpoint) Ask(ctx context.Context) (*Process, error) {
 	if int(cred.Uid) != e.User { // otherwise one user could use up the room of another
 		return nil, fmt.Errorf("stat: the socket is of user %d", cred.Uid)
 	}
-	if err := peer.Check(cred); e.User == os.Geteuid() && err != nil {
+	if err := processes.Check(cred); e.User == os.Geteuid() && err != nil {
 		return nil, fmt.Errorf("stat: the socket is %w", err)
 	}
 	stop := context.AfterFunc(ctx, func() { c.Close() })

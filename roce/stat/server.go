@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/internal/unix"
-	"github.com/goroce/goroce/roce/internal/peer"
+	"github.com/goroce/goroce/roce/internal/processes"
 	"github.com/goroce/goroce/roce/verbs"
 )
 
@@ -124,7 +124,7 @@ func (s *Server) answer(c *net.UnixConn) {
 		s.wg.Done()
 	}()
 	cred, err := peerOf(c)
-	if err != nil || cred.Uid != 0 && peer.Check(cred) != nil {
+	if err != nil || cred.Uid != 0 && processes.Check(cred) != nil {
 		return
 	}
 	s.mu.Lock()
@@ -150,7 +150,7 @@ func peerOf(c *net.UnixConn) (cred *unix.Ucred, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if e := raw.Control(func(fd uintptr) { cred, err = peer.Of(int(fd)) }); e != nil {
+	if e := raw.Control(func(fd uintptr) { cred, err = processes.Of(int(fd)) }); e != nil {
 		return nil, e
 	}
 	return cred, err

@@ -34,7 +34,7 @@ func openOn(ctx context.Context, n network, addrs []string, blocks int) (*Volume
 		for i := range staging {
 			v.free <- i
 		}
-		var absent, old uint64 // who is not there; who is not believed
+		var absent, old uint64 // servers that are not there, and that are not believed
 		missing := map[*remote]uint64{}
 		for i, addr := range addrs {
 			r := &remote{addr: addr, bit: 1 << i, missed: map[int]miss{}}

@@ -153,8 +153,8 @@ func (o *streamOptions) setTest(s string) error {
 }
 
 // socket is the configuration of the sockets. Without -k there are probes, too: if one of the
-// originals is killed its kernel tells the peer, but nobody does for this program, and who only
-// waits would wait for ever. Close waits: with the program ends what sends the last transfer.
+// originals is killed its kernel tells the peer, but nobody does for this program, and a peer that
+// only waits would wait for ever. Close waits: with the program ends what sends the last transfer.
 func (o *streamOptions) socket() rsocket.Config {
 	c := rsocket.Config{SendBuffer: 2 * o.Buffer, RecvBuffer: 2 * o.Buffer, KeepAlive: roce.DefaultKeepAlive,
 		Linger: streamLinger}

@@ -55,6 +55,9 @@ func newLane(t *testing.T) *lane {
 			"addr add "+l.addrs[true][i].String()+"/64 dev veth0 nodad", "link set veth0 up")
 		l.mid.SetSysctl("ipv6/conf/"+x.name+"/disable_ipv6", 1)
 		l.mid.IP("link set " + x.name + " up")
+		if linktest.Before(t, 6, 2) { // as the command says there
+			x.ns.Run("ethtool", "-K", "veth0", "tx-udp-segmentation", "off")
+		}
 	}
 	return l
 }
@@ -216,7 +219,9 @@ func TestActions(t *testing.T) {
 				c.see(t, a, b)
 				require.Equal(t, "toa", r.Ports[0].Interface)
 				require.GreaterOrEqual(t, r.Ports[0].RoCE, int64(60))
-				require.GreaterOrEqual(t, r.Ports[0].Segmented, int64(2), "the sender's runs are taken apart")
+				if !linktest.Before(t, 6, 2) {
+					require.GreaterOrEqual(t, r.Ports[0].Segmented, int64(2), "the sender's runs are taken apart")
+				}
 				require.Positive(t, r.Ports[1].RoCE)
 				require.Positive(t, r.Ports[0].Other, "the kernel asks for its neighbour")
 				require.Zero(t, r.Ports[0].Lost+r.Ports[1].Lost)

@@ -208,7 +208,7 @@ func (ch *userChannel) inside() core.Lender {
 	return nil
 }
 
-// look receives after the eventfd was read, if that is the thread's turn. Who gets true calls next.
+// look receives after the eventfd was read, if that is the thread's turn. After true, call next.
 func (ch *userChannel) look() bool {
 	if !ch.counted() {
 		return false
@@ -271,7 +271,7 @@ func (ch *userChannel) rearm() bool {
 }
 
 // push is called by the thread that has met the event, and wakes the program. That may run at once,
-// and asks for it, so the lock is free by then: who waits for one of Go's in a call from C costs
+// and asks for it, so the lock is free by then: to wait for one of Go's in a call from C costs
 // four switches of threads.
 func (ch *userChannel) push(q *userCQ) {
 	ch.mu.Lock()

@@ -110,7 +110,7 @@ func (c *cmChannel) each() []*rdmacm.EventChannel {
 	return c.sources
 }
 
-// came is called when an event has come. Who waits for edges of the descriptor gets one for each.
+// came is called when an event has come. Each makes an edge of the descriptor.
 func (c *cmChannel) came() {
 	c.fdMu.Lock()
 	defer c.fdMu.Unlock()

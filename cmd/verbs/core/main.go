@@ -20,7 +20,7 @@ import "github.com/goroce/goroce/roce/link/udp"
 
 func main() {}
 
-// goroce_started does nothing: who calls it knows that the runtime has begun.
+// goroce_started does nothing: after a call of it the runtime has begun.
 //
 //export goroce_started
 func goroce_started() {}

@@ -26,7 +26,7 @@ type rsThread struct {
 	shared *C.struct_goroce_rs_thread
 	crews  atomic.Pointer[[]*rsCrew] // of the sockets that it has waited for; it alone changes this
 	rung   atomic.Bool               // since it began to look, there may be something
-	asleep atomic.Bool               // who rings it has to wake it
+	asleep atomic.Bool               // a ring has to wake it
 
 	// Only the thread itself uses these.
 	turn  int  // which of several lenders it looks for

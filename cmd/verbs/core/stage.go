@@ -69,11 +69,11 @@ const (
 	maxStageLook = 400 * time.Microsecond
 	// stageLooks is how many looks that find nothing new close a ring.
 	stageLooks = 10
-	// fewStaged are requests that have waited in vain if nobody but the goroutine has come for
-	// them, and manyStaged are worth a wait.
+	// fewStaged are requests that have waited for nothing if only the goroutine has come for them,
+	// and manyStaged are worth a wait.
 	fewStaged  = 2
 	manyStaged = 16
-	// maxStagePenalty bounds how many requests leave at once after some have waited in vain.
+	// maxStagePenalty bounds how many requests leave at once after some have waited for nothing.
 	maxStagePenalty = 255
 )
 

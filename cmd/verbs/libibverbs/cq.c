@@ -2,6 +2,7 @@
 #include "shim.h"
 
 #include <limits.h>
+#include <poll.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -68,7 +69,8 @@ EXPORT int ibv_get_cq_event(struct ibv_comp_channel *ch, struct ibv_cq **cq, voi
 		e = CORE(channel_look, to_channel(ch)->handle, thread, &cookie);
 		if (e != ENOENT)
 			break;
-		if (shim_interrupted != interrupted) { // as it would have interrupted the read
+		// As it would have interrupted the read, which takes a count that is there.
+		if (shim_interrupted != interrupted && poll(&(struct pollfd){.fd = ch->fd, .events = POLLIN}, 1, 0) == 0) {
 			errno = EINTR;
 			return -1;
 		}

@@ -20,7 +20,7 @@ var mutantPackages = []string{
 	"roce/link/internal/nexthop", "roce/link/internal/receive", "roce/link/internal/sockio",
 	"roce/link/internal/transmit", "roce", "roce/verbs", "roce/rsocket", "roce/rdmacm", "roce/analyse",
 	"roce/analyse/stage", "roce/analyse/strict", "roce/auth", "roce/internal/access", "roce/internal/everyaddr",
-	"roce/internal/peer", "roce/internal/rtnl", "roce/layers", "roce/metrics", "roce/pcap", "roce/stat",
+	"roce/internal/processes", "roce/internal/rtnl", "roce/layers", "roce/metrics", "roce/pcap", "roce/stat",
 }
 
 var testedBy = map[string][]string{
@@ -35,7 +35,7 @@ var testedBy = map[string][]string{
 	"roce/internal/slots":         {"roce/link/udp"},
 	"roce/internal/access":        {"roce"},
 	"roce/internal/everyaddr":     {"roce"},
-	"roce/internal/peer":          {"roce/rdmacm"},
+	"roce/internal/processes":     {"roce/rdmacm"},
 	"roce/analyse/stage":          {"roce/analyse"},
 	"roce/analyse":                {"cmd/internal/explain", "conformance/captures"},
 }

@@ -53,7 +53,7 @@ const (
 	RuleCMAgain      Rule = "cm-again"
 )
 
-// Who breaks a rule.
+// The sides that may break a rule.
 const (
 	anybody   = "any"
 	requester = "requester"

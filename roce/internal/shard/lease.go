@@ -72,8 +72,8 @@ func (l *lease) handled(packets int) {
 func (l *lease) against() { l.turns, l.over = 0, l.lent }
 
 // posted notes a message that was posted behind others of its queue pair. A thread that waits by a
-// descriptor is lent the seat only if there are few such in many turns: who keeps many messages
-// under way, as Ceph does, often posts them in other threads than the one that waits, and the
+// descriptor is lent the seat only if there are few such in many turns: a program with many
+// messages under way, as Ceph, often posts them in other threads than the one that waits, and the
 // keeper sends them together.
 func (l *lease) posted() {
 	if l.behind++; l.last.returns() {

@@ -103,8 +103,8 @@ func (k *keeper) outlasts(t tick, off bool) tick {
 	return t
 }
 
-// Glance receives for the thread that has the seat until nothing is left: who waits for an edge of
-// the descriptor gets one for what comes later. It implements [core.Lender].
+// Glance receives for the thread that has the seat until nothing is left, so that what comes later
+// is an edge of the descriptor. It implements [core.Lender].
 func (s *Shard) Glance() {
 	if !s.enter() {
 		return
@@ -136,7 +136,7 @@ func (s *Shard) Glance() {
 func (s *Shard) enter() bool {
 	for tries := 1; !s.rxMu.TryLock(); tries++ {
 		if heir := s.heir.Load(); heir == nil || heir.inside() {
-			return false // who receives wakes the thread
+			return false // the receiver wakes the thread
 		}
 		if s.machine.Gosched(); tries%PollYield == 0 {
 			s.machine.Nap(standbyNs)

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/goroce/goroce/internal/unix"
-	"github.com/goroce/goroce/roce/internal/peer"
+	"github.com/goroce/goroce/roce/internal/processes"
 )
 
 // All processes that have the address may be unable to answer: stopped, frozen, or without a CPU.
@@ -19,7 +19,7 @@ var getfd = unix.PidfdGetfd
 
 // borrow copies the descriptors from one of the processes that hold one of the listening sockets
 // with these numbers.
-func borrow(holders []peer.Process, listeners []uint64) (fds [numFDs]int, err error) {
+func borrow(holders []processes.Holder, listeners []uint64) (fds [numFDs]int, err error) {
 	err = errors.New("no process of this user holds the address")
 	for _, p := range holders {
 		if fds, err = borrowFrom(p, listeners); err == nil {
@@ -29,11 +29,11 @@ func borrow(holders []peer.Process, listeners []uint64) (fds [numFDs]int, err er
 	return fds, err
 }
 
-func borrowFrom(p peer.Process, listeners []uint64) (fds [numFDs]int, err error) {
+func borrowFrom(p processes.Holder, listeners []uint64) (fds [numFDs]int, err error) {
 	for i := range fds {
 		fds[i] = -1
 	}
-	if err := peer.CheckPID(p.PID); err != nil {
+	if err := processes.CheckPID(p.PID); err != nil {
 		return fds, err
 	}
 	defer func() {
@@ -54,7 +54,7 @@ func borrowFrom(p peer.Process, listeners []uint64) (fds [numFDs]int, err error)
 		if i == memoryAt {
 			continue
 		}
-		fd, ok := p.Has[peer.Socket(n)]
+		fd, ok := p.Has[processes.Socket(n)]
 		if !ok {
 			return fds, errors.New("it does not hold all")
 		}
@@ -71,7 +71,7 @@ func borrowFrom(p peer.Process, listeners []uint64) (fds [numFDs]int, err error)
 
 // memoryOf opens the memory file of the address in a process and returns the numbers of all
 // descriptors.
-func memoryOf(p peer.Process, listeners []uint64) (fd int, numbers [numFDs]uint64, err error) {
+func memoryOf(p processes.Holder, listeners []uint64) (fd int, numbers [numFDs]uint64, err error) {
 	for target, n := range p.Has {
 		if !isMemory(target) {
 			continue

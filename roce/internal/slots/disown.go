@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/goroce/goroce/internal/unix"
-	"github.com/goroce/goroce/roce/internal/peer"
+	"github.com/goroce/goroce/roce/internal/processes"
 )
 
 // Disown closes the child's copies of its parent's addresses after a fork. The parent's leases and
@@ -34,7 +34,7 @@ func Disown() error {
 		}
 		if of, err := readNumbers(fd); err == nil {
 			for _, n := range of {
-				numbers[peer.Socket(n)] = true
+				numbers[processes.Socket(n)] = true
 			}
 		}
 	}

@@ -29,7 +29,7 @@
 // # Who may
 //
 // All processes must belong to one user: the kernel demands it for SO_REUSEPORT, and both ends of
-// the Unix socket check it ([peer.Check]). A process that connects is asked nothing and told
+// the Unix socket check it ([processes.Check]). A process that connects is asked nothing and told
 // everything in one message, so it can send nothing harmful and cannot keep the others waiting.
 // Processes of one user trust each other, as they may debug each other anyway; still, descriptors
 // and packets from other processes are checked, and the memory file is sealed.

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/goroce/goroce/internal/unix"
-	"github.com/goroce/goroce/roce/internal/peer"
+	"github.com/goroce/goroce/roce/internal/processes"
 )
 
 // Devices of an address meet at Unix sockets of two kinds. An abstract name is visible to all
@@ -54,7 +54,7 @@ func ownDir(dir string) (string, bool) {
 	if unix.Lstat(dir, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Mode&0o022 != 0 {
 		return "", false
 	}
-	return dir, peer.Check(&unix.Ucred{Uid: st.Uid, Pid: -1}) == nil
+	return dir, processes.Check(&unix.Ucred{Uid: st.Uid, Pid: -1}) == nil
 }
 
 // doors returns the names at which to knock.
@@ -108,11 +108,11 @@ func connect(name string) (int, error) {
 
 // sameUser returns an error unless the process at the other end is one of the same user.
 func sameUser(c int) error {
-	cred, err := peer.Of(c)
+	cred, err := processes.Of(c)
 	if err != nil {
 		return unsupported("Unix socket", err)
 	}
-	if err := peer.Check(cred); err != nil {
+	if err := processes.Check(cred); err != nil {
 		return fmt.Errorf("%w: pid %d is %w", ErrForeign, cred.Pid, err)
 	}
 	return nil

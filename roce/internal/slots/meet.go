@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/internal/unix"
-	"github.com/goroce/goroce/roce/internal/peer"
+	"github.com/goroce/goroce/roce/internal/processes"
 )
 
 // meet returns the set of an address. It gets the set from a process that has the address, or makes
@@ -85,14 +85,14 @@ func (m *meeting) wait(c int) (fds [numFDs]int, err error) {
 			continue
 		}
 		listeners := m.a.listeners()
-		holders := peer.Holders(maxHolders, listeners...)
+		holders := processes.Holders(maxHolders, listeners...)
 		if fds, err = borrow(holders, listeners); err == nil {
 			return fds, nil
 		}
 		if tooFew(err) {
 			return fds, unsupported("pidfd_getfd", err)
 		}
-		still := len(holders) > 0 && !slices.ContainsFunc(holders, func(p peer.Process) bool { return p.Still == "" })
+		still := len(holders) > 0 && !slices.ContainsFunc(holders, processes.Holder.Moves)
 		now := time.Now()
 		m.pause = nextPause(m.pause, now.Sub(began))
 		m.look = now.Add(m.pause)
@@ -122,8 +122,8 @@ func nextPause(pause, took time.Duration) time.Duration {
 // looks for other ways meanwhile. After a while they do look: that process may have closed its
 // device, and another one that should answer may stand still.
 func (m *meeting) willAnswer(c int, now time.Time) bool {
-	cred, err := peer.Of(c)
-	return err == nil && now.Sub(m.start) < meetTime/2 && peer.Runs(int(cred.Pid))
+	cred, err := processes.Of(c)
+	return err == nil && now.Sub(m.start) < meetTime/2 && processes.Runs(int(cred.Pid))
 }
 
 func readable(fd int, timeout time.Duration) bool {
@@ -140,7 +140,7 @@ func readable(fd int, timeout time.Duration) bool {
 // HeldError says that processes of this user have an address and do not let this one join.
 type HeldError struct {
 	Port    uint16
-	Holders []peer.Process // as far as the kernel shows them
+	Holders []processes.Holder // as far as the kernel shows them
 }
 
 func (e *HeldError) Error() string {

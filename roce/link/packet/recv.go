@@ -32,8 +32,10 @@ type receiver struct {
 	split receive.Splitter
 
 	// inboxes, in fds from asideFrom on, are for packets that other devices hand on.
-	inboxes   []int
 	asideFrom int
+	asideFDs  []unix.PollFd // the same
+	inboxes   []int         // those that had some at the last look
+	awaits    bool          // they wait for what had come to socks before
 	turn      int
 	all       bool // other devices at the address see the frame, too
 
@@ -68,10 +70,10 @@ func (r *receiver) init(l *Link) error {
 	}
 	r.asideFrom = len(r.fds)
 	l.share.Receive(&l.local.Base, r, r.reader, &r.split, r.handOn)
-	r.inboxes = l.share.Inboxes()
-	for _, fd := range r.inboxes {
-		r.fds = append(r.fds, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+	for _, fd := range l.share.Inboxes() {
+		r.asideFDs = append(r.asideFDs, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 	}
+	r.fds = append(r.fds, r.asideFDs...)
 	r.open = true
 	return nil
 }
@@ -108,17 +110,24 @@ func (r *receiver) Done() {
 	}
 }
 
-// Take takes frames; those that others have handed on come first.
+// Take takes frames, and packets that others have handed on.
 func (r *receiver) Take() (bool, error) {
 	r.inUse = false
 	if r.later {
 		r.later = false
 		return false, nil // the frame is still there, and Wait ends at once
 	}
-	if r.receiveAside() {
+	r.turn++
+	if !r.awaits && len(r.asideFDs) > 0 && (r.l.share.Look || r.turn%asideTurns == 0) {
+		r.lookAside()
+	}
+	if r.awaits && r.drained() && r.receiveAside() {
 		return true, nil
 	}
-	return r.receive()
+	if ok, err := r.receive(); ok || err != nil {
+		return ok, err
+	}
+	return r.awaits && r.receiveAside(), nil
 }
 
 // receive finds the next socket that has frames. It takes them from its queue, or leaves them in
@@ -135,10 +144,16 @@ func (r *receiver) receive() (bool, error) {
 			if kind, _ := s.ring.look(0); kind != slotEmpty {
 				return true, nil
 			}
-			s.slots = 0
+			r.emptied()
 			continue
 		}
-		if n, _, err := r.l.share.ReadSocket(s.fd, sockio.MaxReadBatch, &s.unread); n > 0 || err != nil {
+		n, _, err := r.l.share.ReadSocket(s.fd, sockio.MaxReadBatch, &s.marked.queue)
+		if n > 0 {
+			s.before.queue.Took(r.reader)
+		} else {
+			s.before.queue.Empty()
+		}
+		if n > 0 || err != nil {
 			return n > 0, err
 		}
 	}
@@ -163,7 +178,7 @@ func (r *receiver) Advance() bool {
 		ring := r.from.ring
 		switch kind, b := ring.look(0); kind {
 		case slotEmpty:
-			r.from.slots = 0
+			r.emptied()
 			return false
 		case slotLost:
 			r.overflow.Add(1)
@@ -180,9 +195,9 @@ func (r *receiver) Advance() bool {
 			}
 			// Read only those, to hand them up in the order of arrival. A frame that cannot be read
 			// any more still has its slot.
-			n, later, err := r.l.share.ReadSocket(r.from.fd, ring.queued(sockio.MaxReadBatch), &r.from.unread)
+			n, later, err := r.l.share.ReadSocket(r.from.fd, ring.queued(sockio.MaxReadBatch), &r.from.marked.queue)
 			if later || err != nil {
-				r.from.slots, r.later = 0, true // timers do not wait for it
+				r.from.marked.slots, r.later = 0, true // timers do not wait for it
 				return false
 			}
 			r.take(max(n, 1))
@@ -193,17 +208,17 @@ func (r *receiver) Advance() bool {
 // take consumes n slots of the ring.
 func (r *receiver) take(n int) {
 	r.from.ring.take(n)
-	r.from.slots -= n
+	r.from.marked.slots -= n
+	r.from.before.slots -= n
 }
+
+// emptied notes that the ring was empty.
+func (r *receiver) emptied() { r.from.marked.slots, r.from.before.slots = 0, 0 }
 
 // Mark remembers what is in the sockets; see [link.Link].
 func (l *Link) Mark() {
 	for _, s := range l.rx.socks {
-		if s.ring != nil {
-			s.slots = s.ring.slots
-		} else {
-			s.unread.Mark(s.rcvbuf)
-		}
+		s.marked.mark(s)
 	}
 	l.checkSockets() // nothing else would tell a caller that only polls
 }
@@ -225,7 +240,7 @@ func (l *Link) checkSockets() {
 func (l *Link) CaughtUp() bool {
 	r := &l.rx
 	for _, s := range r.socks {
-		if s.slots > 0 || !s.unread.None() {
+		if !s.marked.none() {
 			return false
 		}
 	}

@@ -35,30 +35,73 @@ func TestSocketsInTurn(t *testing.T) {
 }
 
 // After a look at what others hand on, the next one is a while off, unless there was something.
-func TestReceiveAside(t *testing.T) {
-	l := &Link{}
-	r := &l.rx
-	r.l, l.share.Look = l, true
-	require.False(t, r.receiveAside())
-	require.False(t, l.share.Look)
-
+func TestLookAside(t *testing.T) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
 	defer unix.Close(fds[0])
 	defer unix.Close(fds[1])
-	r.inboxes = fds[:1]
+	l := &Link{}
+	r := &l.rx
+	r.l, l.share.Look = l, true
+	r.asideFDs = []unix.PollFd{{Fd: int32(fds[0]), Events: unix.POLLIN}}
+	takes := func() bool {
+		some, err := r.Take()
+		require.NoError(t, err)
+		return some
+	}
+	require.False(t, takes())
+	require.False(t, l.share.Look)
+
 	require.NoError(t, unix.Sendto(fds[1], []byte{1}, unix.MSG_DONTWAIT, nil))
 	l.share.Look = true
-	require.True(t, r.receiveAside())
+	require.True(t, takes())
 	require.True(t, l.share.Look)
-	require.False(t, r.receiveAside())
+	require.False(t, takes())
 	require.False(t, l.share.Look)
 	require.NoError(t, unix.Sendto(fds[1], []byte{1}, unix.MSG_DONTWAIT, nil))
 	turns := 1
-	for ; !r.receiveAside(); turns++ {
+	for ; !takes(); turns++ {
 		require.Less(t, turns, asideTurns)
 	}
-	require.Equal(t, asideTurns-2, turns)
+	require.Equal(t, asideTurns-3, turns)
+}
+
+// What others hand on waits for the frames that had come by then, and no longer.
+func TestHandedOnComesAfterEarlierFrames(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	defer unix.Close(fds[0])
+	defer unix.Close(fds[1])
+	const size, slots = 4096, 4
+	l := &Link{}
+	r := &l.rx
+	r.l = l
+	r.reader = sockio.NewReader(100, 2)
+	r.asideFDs = []unix.PollFd{{Fd: int32(fds[0]), Events: unix.POLLIN}}
+	r.socks = []*rxSocket{{ring: &ring{mem: make([]byte, slots*size), slot: size, block: slots * size,
+		perBlock: slots, slots: slots}}}
+	ring := r.socks[0].ring
+	come := func() { storeStatus(ring.at(0), unix.TP_STATUS_USER) }
+	takes := func(aside bool) {
+		t.Helper()
+		some, err := r.Take()
+		require.NoError(t, err)
+		require.True(t, some)
+		require.Equal(t, aside, l.share.Look)
+	}
+	for frames := range slots + 1 {
+		require.NoError(t, unix.Sendto(fds[1], []byte{1}, unix.MSG_DONTWAIT, nil))
+		l.share.Look = true
+		for range frames {
+			come()
+			takes(false)
+			r.take(1)
+		}
+		if frames == slots {
+			come() // frames come all the time
+		}
+		takes(true)
+	}
 }
 
 // Caught up is a link only when neither packets of the datagram at hand are left nor datagrams of

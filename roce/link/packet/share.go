@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/goroce/goroce/ib"
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/internal/slots"
 	"github.com/goroce/goroce/roce/link/internal/receive"
 	"github.com/goroce/goroce/transport/edge"
@@ -76,19 +77,35 @@ func (r *receiver) handOn(p *edge.RxPacket) bool {
 	return true
 }
 
-// receiveAside reads packets that other devices have handed on, which are rare. It looks when a
-// poll has announced some, and now and then.
-func (r *receiver) receiveAside() bool {
-	r.turn++
-	if !r.l.share.Look && r.turn%asideTurns != 0 {
-		return false
-	}
+// lookAside looks at what other devices have handed on, which is rare: when a poll has announced
+// some, and now and then. What it finds waits until all that had come to the sockets by then is
+// handled, as in package udp.
+func (r *receiver) lookAside() {
 	r.l.share.Look = false
-	if r.l.share.ReadInboxes(r.inboxes) {
-		r.turn = 1 // frames are next
-		return true
+	r.inboxes = r.inboxes[:0]
+	if n, err := unix.Poll(r.asideFDs, 0); n == 0 || err != nil {
+		return
 	}
-	return false
+	for _, p := range r.asideFDs {
+		if p.Revents != 0 {
+			r.inboxes = append(r.inboxes, int(p.Fd))
+		}
+	}
+	r.awaits = true
+	for _, s := range r.socks {
+		s.before.mark(s)
+	}
+}
+
+// drained reports whether what waits aside has waited long enough.
+func (r *receiver) drained() bool {
+	return !slices.ContainsFunc(r.socks, func(s *rxSocket) bool { return !s.before.none() })
+}
+
+// receiveAside takes a message that lookAside has found.
+func (r *receiver) receiveAside() bool {
+	r.awaits = false
+	return r.l.share.ReadInboxes(r.inboxes)
 }
 
 // noteAside records after a poll that something came aside.

@@ -94,6 +94,12 @@ func share(t *testing.T, n *linktest.Net, from, at netip.Addr, o packet.Options)
 	linktest.SendAll(t, a, forC[:1])
 	linktest.Await(t, c, forC[:1])
 	require.EqualValues(t, handedOn, c.Stats().RxHandedIn, "this one came by itself")
+	linktest.SendAll(t, a, forC[:1])
+	linktest.SendAll(t, a, mixed[2:4])
+	linktest.Await(t, b, mixed[2:3])
+	linktest.Drain(t, b)
+	require.NoError(t, c.Wait(0)) // which sees that something was handed on
+	linktest.Await(t, c, []edge.TxPacket{forC[0], mixed[3]})
 
 	service := mad.NewServiceID(mad.PortSpaceTCP, 7)
 	req := message(path, mad.AttrREQ, (&mad.REQ{LocalCommID: 1, ServiceID: service, MTU: ib.MTU1024}).Put)

@@ -46,10 +46,25 @@ type rxSocket struct {
 	vnet   bool
 	ring   *ring // nil: all frames are read from the queue
 
-	// How much of what was there at the last Mark may still be there:
-	slots  int           // in the ring
-	unread sockio.Unread // in the queue, without a ring
+	marked unread // of what was there at the last Mark
+	before unread // of what came before something aside
 }
+
+// unread bounds how much of what a socket had at some moment is still there.
+type unread struct {
+	slots int           // in the ring
+	queue sockio.Unread // in the queue, without a ring
+}
+
+func (u *unread) mark(s *rxSocket) {
+	if s.ring != nil {
+		u.slots = s.ring.slots
+	} else {
+		u.queue.Mark(s.rcvbuf)
+	}
+}
+
+func (u *unread) none() bool { return u.slots <= 0 && u.queue.None() }
 
 // openReceive opens the receiving socket of a family. The filter is in place before the first
 // packet.

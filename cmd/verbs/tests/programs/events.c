@@ -2,9 +2,11 @@
 // of an object that ends.
 #include "check.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
 
@@ -56,6 +58,64 @@ static void message(bool solicited)
 	expect_wc(a.cq, 2, IBV_WC_SUCCESS);
 }
 
+static int handled;
+static void handles(int sig)
+{
+	CHECK(sig != SIGALRM, "the call has slept");
+	__atomic_add_fetch(&handled, 1, __ATOMIC_SEQ_CST);
+}
+
+static void *sends_then(void *arg)
+{
+	while (!__atomic_load_n(&handled, __ATOMIC_SEQ_CST))
+		sched_yield();
+	message(false);
+	return arg;
+}
+
+// interrupt has a signal come while ibv_get_cq_event looks for packets: it waits, blocked, as one does that comes in a call of the Go half,
+// until the first of those is over.
+static void interrupt(int flags)
+{
+	static const char *const name = "goroce_busy"; // of the library, for each thread
+	volatile int *busy = dlsym(RTLD_DEFAULT, name);
+	CHECK(busy, "no %s", name);
+	struct sigaction h = {.sa_handler = handles, .sa_flags = flags};
+	CHECK(!sigaction(SIGUSR1, &h, NULL) && !sigaction(SIGALRM, &h, NULL));
+	handled = 0;
+	*busy = 1;
+	CHECK(!raise(SIGUSR1));
+	*busy = 0;
+	CHECK(!handled, "it did not wait");
+}
+
+static void interrupted(void)
+{
+	struct ibv_cq *cq;
+	void *context;
+	interrupt(0);
+	alarm(10);
+	CHECK(ibv_get_cq_event(b.channel, &cq, &context) == -1 && errno == EINTR && handled == 1);
+	alarm(0);
+	// An event that is there comes first.
+	FAILS_INT(0, ibv_req_notify_cq(b.cq, 0));
+	message(false);
+	interrupt(0);
+	take_event(&b);
+	CHECK(handled == 1);
+	expect_wc(b.cq, 1, IBV_WC_SUCCESS);
+	ibv_ack_cq_events(b.cq, 1);
+	// The call goes on after a handler with SA_RESTART.
+	pthread_t t;
+	FAILS_INT(0, ibv_req_notify_cq(b.cq, 0));
+	interrupt(SA_RESTART);
+	CHECK(!pthread_create(&t, NULL, sends_then, NULL));
+	take_event(&b);
+	CHECK(!pthread_join(t, NULL) && handled == 1);
+	expect_wc(b.cq, 1, IBV_WC_SUCCESS);
+	ibv_ack_cq_events(b.cq, 1);
+}
+
 int main(void)
 {
 	pair_open(&a, &b, IBV_QPT_RC, 4096);
@@ -101,6 +161,8 @@ int main(void)
 	message(false);
 	take_event(&b);
 	expect_wc(b.cq, 1, IBV_WC_SUCCESS);
+
+	interrupted();
 
 	// Channels that are in use, and queues with events that were not acknowledged.
 	FAILS_INT(EBUSY, ibv_destroy_comp_channel(b.channel));

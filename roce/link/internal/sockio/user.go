@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/goroce/goroce/internal/unix"
-	"github.com/goroce/goroce/roce/internal/peer"
+	"github.com/goroce/goroce/roce/internal/processes"
 	"github.com/goroce/goroce/roce/link"
 )
 
@@ -71,7 +71,7 @@ func PortError(a netip.Addr, err error, port uint16) *link.OpenError {
 		return &link.OpenError{Addr: a, Hint: hint, Err: err}
 	}
 	uid, inode, ok := PortUser(a, port)
-	switch holders := peer.Holders(1, inode); {
+	switch holders := processes.Holders(1, inode); {
 	case !ok:
 	case uid == os.Geteuid() && len(holders) > 0:
 		hint = fmt.Sprintf("%v has UDP port %d on this address for itself, which a program with goroce has only where it had too few "+

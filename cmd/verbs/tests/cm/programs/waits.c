@@ -1,6 +1,6 @@
 /* A thread that waits for a socket receives by itself: no other thread has to be woken for it. It may be interrupted, leave by longjmp, be
  * cancelled, lose the socket, and fork, and the next one that waits finds all in order. */
-#include "check.h"
+#include "echoes.h"
 #include <infiniband/verbs.h>
 #include <rdma/rsocket.h>
 #include <setjmp.h>
@@ -11,16 +11,6 @@
 
 static int l;
 static struct sockaddr_in at;
-
-static void *echoes(void *socket)
-{
-	int fd = (int)(intptr_t)socket;
-	char b[64];
-	for (ssize_t n; (n = rrecv(fd, b, sizeof b, 0)) > 0;)
-		CHECK(rsend(fd, b, (size_t)n, 0) == n);
-	rclose(fd);
-	return NULL;
-}
 
 static void *accepts(void *arg)
 {

@@ -2,7 +2,7 @@
  * Threads with a connection each wait by themselves for the completion vector of theirs: the sets of epoll in which they sleep have other
  * sockets, and so they receive side by side. Both ends are on one device, whose vectors the connections take in turn.
  */
-#include "../programs/check.h"
+#include "../programs/echoes.h"
 #include <dirent.h>
 #include <rdma/rsocket.h>
 #include <stdbool.h>
@@ -76,16 +76,6 @@ static bool apart(void)
 			if (!share(&sets[i], &sets[k]) && read_set(sets[i].fd, &a) && read_set(sets[k].fd, &b) && !share(&a, &b))
 				return true;
 	return false;
-}
-
-static void *echoes(void *socket)
-{
-	int fd = (int)(intptr_t)socket;
-	char b[64];
-	for (ssize_t n; (n = rrecv(fd, b, sizeof b, 0)) > 0;)
-		CHECK(rsend(fd, b, (size_t)n, 0) == n);
-	rclose(fd);
-	return NULL;
 }
 
 static pthread_t server[CONNECTIONS];

@@ -1,10 +1,10 @@
-// Package peer tells which process is at the other end of a Unix socket, and which processes hold a
-// socket.
+// Package processes tells which process is at the other end of a Unix socket, and which processes
+// hold a socket.
 //
 // # Concurrency
 //
 // All may be used from anywhere.
-package peer
+package processes
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package peer
+package processes
 
 import (
 	"fmt"
@@ -11,8 +11,8 @@ import (
 	"github.com/goroce/goroce/internal/unix"
 )
 
-// Process is a process that holds a socket.
-type Process struct {
+// Holder is a process that holds a socket.
+type Holder struct {
 	PID   int
 	Name  string // as in /proc/PID/comm
 	Still string // why it does not run, if it does not: "stopped", "frozen"
@@ -20,8 +20,11 @@ type Process struct {
 	Has map[string]int // what it had open, and as which descriptor: see Descriptors
 }
 
+// Moves reports whether nothing has stopped it.
+func (p Holder) Moves() bool { return p.Still == "" }
+
 // String is "pid 12 (name), which is stopped".
-func (p Process) String() string {
+func (p Holder) String() string {
 	s := fmt.Sprintf("pid %d (%s)", p.PID, p.Name)
 	if p.Still != "" {
 		s += ", which is " + p.Still
@@ -32,7 +35,7 @@ func (p Process) String() string {
 // Holders returns the processes that hold one of some sockets, by their numbers (st_ino), and no
 // more than max. It reads what each process has open, and takes long where that is much. The kernel
 // tells a process of those of its own user only.
-func Holders(max int, inodes ...uint64) (all []Process) {
+func Holders(max int, inodes ...uint64) (all []Holder) {
 	for _, pid := range pids() {
 		if len(all) == max {
 			break
@@ -102,8 +105,8 @@ func CheckPID(pid int) error {
 	return Check(&unix.Ucred{Pid: int32(pid), Uid: st.Uid})
 }
 
-func describe(pid int) Process {
-	p := Process{PID: pid}
+func describe(pid int) Holder {
+	p := Holder{PID: pid}
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	p.Name, p.Still = parseStat(string(b))
 	if p.Still == "" && frozen(pid) {
