@@ -10,13 +10,13 @@ import (
 )
 
 // slices asks the kernel for short time slices (Linux 6.12 and later) where threads take turns at
-// the CPUs by yields: many threads that poll, or receivers of which demand knows that others want
-// the CPU. A thread that yields comes after what the others do in a slice, so with slices of
-// milliseconds a conversation waits for as long. Each thread still gets the same share.
+// the CPUs by yields: many threads that poll, or receivers whose yields are followed by short runs
+// of others (demand). A thread that yields waits for the others' slices, so with slices of
+// milliseconds each message does. Shares of the CPU stay as they are.
 //
-// Beside unrelated work, which needs no yields, a receiver would only lose the CPU more often. So
-// slices are long again some seconds after the last such yield. There is one state for a process:
-// threads come and go, and inherit it.
+// Beside unrelated work, which keeps the CPU for long, a receiver with short slices would only lose
+// the CPU more often. So slices are long again some seconds after the last such yield. There is one
+// state for a process, since its threads inherit it, as do processes that it starts meanwhile.
 type slices struct {
 	short atomic.Bool
 	until atomic.Int64 // when the slices are to be long again

@@ -114,7 +114,7 @@ func (s *Shard) shareCPU() bool {
 // demand. rxMu is held.
 func (s *Shard) lookAgain(now int64, busy bool) bool {
 	look := !s.pace.turn(now, busy, s.received, s.spin)
-	if s.pace.demand.exceeds && !s.forThreads() {
+	if s.pace.demand.turns() && !s.forThreads() {
 		s.takesTurns(now)
 	} else {
 		s.lapse(now)
