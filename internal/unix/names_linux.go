@@ -287,7 +287,9 @@ const (
 	RTN_UNICAST                    = linux.RTN_UNICAST
 	RUSAGE_CHILDREN                = linux.RUSAGE_CHILDREN
 	RUSAGE_SELF                    = linux.RUSAGE_SELF
+	SCHED_BATCH                    = linux.SCHED_BATCH
 	SCHED_FIFO                     = linux.SCHED_FIFO
+	SCHED_NORMAL                   = linux.SCHED_NORMAL
 	SCM_TIMESTAMPNS                = linux.SCM_TIMESTAMPNS
 	SIGCONT                        = linux.SIGCONT
 	SIGHUP                         = linux.SIGHUP
@@ -573,6 +575,7 @@ func Recvfrom(a0 int, a1 []byte, a2 int) (int, Sockaddr, error) { return linux.R
 func Recvmsg(a0 int, a1 []byte, a2 []byte, a3 int) (int, int, int, Sockaddr, error) {
 	return linux.Recvmsg(a0, a1, a2, a3)
 }
+func SchedGetAttr(a0 int, a1 uint) (*SchedAttr, error)  { return linux.SchedGetAttr(a0, a1) }
 func SchedGetaffinity(a0 int, a1 *CPUSet) error         { return linux.SchedGetaffinity(a0, a1) }
 func SchedSetAttr(a0 int, a1 *SchedAttr, a2 uint) error { return linux.SchedSetAttr(a0, a1, a2) }
 func SchedSetaffinity(a0 int, a1 *CPUSet) error         { return linux.SchedSetaffinity(a0, a1) }

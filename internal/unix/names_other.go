@@ -285,7 +285,9 @@ const (
 	RTN_UNICAST                    = 1
 	RUSAGE_CHILDREN                = -1
 	RUSAGE_SELF                    = 0
+	SCHED_BATCH                    = 3
 	SCHED_FIFO                     = 1
+	SCHED_NORMAL                   = 0
 	SCM_TIMESTAMPNS                = 35
 	SIGCONT                        = Signal(18)
 	SIGHUP                         = Signal(1)
@@ -757,6 +759,7 @@ func Recvfrom(int, []byte, int) (int, Sockaddr, error) { return 0, nil, ErrLinux
 func Recvmsg(int, []byte, []byte, int) (int, int, int, Sockaddr, error) {
 	return 0, 0, 0, nil, ErrLinux
 }
+func SchedGetAttr(int, uint) (*SchedAttr, error)                           { return nil, ErrLinux }
 func SchedGetaffinity(int, *CPUSet) error                                  { return ErrLinux }
 func SchedSetAttr(int, *SchedAttr, uint) error                             { return ErrLinux }
 func SchedSetaffinity(int, *CPUSet) error                                  { return ErrLinux }

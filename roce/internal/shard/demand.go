@@ -10,17 +10,25 @@ package shard
 // there.
 type demand struct {
 	high     share // how many yields let another run; a look that needs none counts as one to nobody
+	brief    share // the same, and for no longer than hoggedNs
 	exceeds  bool  // most did, and since then not so few that nobody wants the CPU
 	toNobody int64 // the least that a yield has taken, ns
 }
 
 // found notes that a look without yields has found something.
-func (d *demand) found() { d.note(false) }
+func (d *demand) found() {
+	d.note(false)
+	d.brief.note(false)
+}
 
 func (d *demand) note(ran bool) {
 	d.high.note(ran)
 	d.exceeds = d.high >= 1./2 || d.exceeds && d.high >= 1./8
 }
+
+// turns reports whether threads take turns at the CPU by yields: four of the last shareOf or so let
+// another run that soon gave the CPU back. Beside unrelated work it is two at most.
+func (d *demand) turns() bool { return d.brief >= 1./8 }
 
 // yielded notes how long a yield took, and reports whether another thread ran.
 func (d *demand) yielded(took int64) bool {
@@ -29,5 +37,6 @@ func (d *demand) yielded(took int64) bool {
 	}
 	ran := took > 4*d.toNobody
 	d.note(ran)
+	d.brief.note(ran && took <= hoggedNs)
 	return ran
 }

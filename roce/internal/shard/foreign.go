@@ -41,7 +41,7 @@ func (s *Shard) Progress(threads int) {
 		s.link.Wake()
 	}
 	if s.machine.CPUs() < 2*threads {
-		_, _ = s.yieldCPU() // to the goroutine, too
+		s.takeTurn() // to the goroutine, too
 	}
 }
 

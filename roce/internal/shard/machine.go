@@ -40,6 +40,9 @@ type machine interface {
 	Gosched()
 	// Yield lets other threads run on this CPU.
 	Yield()
+	// ShortSlices gives the threads of the process short time slices, until it has been called as
+	// often with false.
+	ShortSlices(bool)
 	// Nap sleeps in a system call. The thread sleeps, and keeps its processor of Go's runtime until
 	// the runtime notices.
 	Nap(time.Duration)

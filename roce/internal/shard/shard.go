@@ -107,6 +107,7 @@ type Shard struct {
 	posts       coalescer
 	service     Service // nil until there is one
 	yield       yielder
+	slices      slices
 	lease       lease       // under mu
 	leaseOver   bool        // under rxMu: the goroutine in the seat is to call the keeper
 	lendsTo     *Signal     // under rxMu: to whom the keeper is to leave the seat
@@ -274,6 +275,7 @@ func (s *Shard) Close() error {
 		s.mu.Unlock()
 		s.rxMu.Unlock()
 		s.endAlarms()
+		s.lapse(math.MaxInt64)
 	})
 	return s.closeErr
 }

@@ -86,7 +86,14 @@ func (s *Shard) GiveWay(threads int) {
 		s.Gosched()
 	}
 	if s.machine.CPUs() < 2*threads {
-		_, _ = s.yieldCPU()
+		s.takeTurn()
+	}
+}
+
+// takeTurn yields the CPU for a thread that polls, where others do as well.
+func (s *Shard) takeTurn() {
+	if _, ok := s.yieldCPU(); ok {
+		s.takesTurns(s.link.Now())
 	}
 }
 
@@ -107,6 +114,11 @@ func (s *Shard) shareCPU() bool {
 // demand. rxMu is held.
 func (s *Shard) lookAgain(now int64, busy bool) bool {
 	look := !s.pace.turn(now, busy, s.received, s.spin)
+	if s.pace.demand.turns() && !s.forThreads() {
+		s.takesTurns(now)
+	} else {
+		s.lapse(now)
+	}
 	switch {
 	case busy:
 		return look

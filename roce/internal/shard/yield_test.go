@@ -101,6 +101,9 @@ type oneCPU struct {
 func (*oneCPU) CPUs() int { return 1 }
 func (m *oneCPU) Yield()  { m.yields++; m.ran() }
 
+// ShortSlices leaves those of the test alone.
+func (*oneCPU) ShortSlices(bool) {}
+
 // With one CPU who looks gives way, until unrelated work takes it; from then on looking is of no
 // use for a while, and is not asked for.
 func TestOneCPU(t *testing.T) {

@@ -198,6 +198,9 @@ func (p *Process) Gosched() { p.park(ask{kind: letsRun, work: int64(p.m.c.Gorout
 // Yield lets other threads run.
 func (p *Process) Yield() { p.park(ask{kind: yields, work: int64(p.m.c.Syscall)}) }
 
+// ShortSlices does nothing: the model gives each thread that is ready its turn.
+func (p *Process) ShortSlices(bool) {}
+
 // Nap sleeps in a system call.
 func (p *Process) Nap(d time.Duration) {
 	p.park(ask{kind: blocks, work: int64(p.m.c.Syscall), until: p.d.now() + int64(max(d, 1)+p.m.c.Slack), here: never})
