@@ -35,8 +35,8 @@ type retryState struct {
 	unreachable uint64 // Path.Unreachable then, or at the last ACK timeout
 }
 
-// VendorUnreachable is set in WC.VendorErr, with WCRetryExcErr, if the link could not send what went
-// last: this host has no way to the peer.
+// VendorUnreachable is set in WC.VendorErr, with WCRetryExcErr, if the link could not send what was
+// last to go: this host has no way to the peer.
 const VendorUnreachable uint32 = 1 << 17
 
 // refill restores both counters, at the start and whenever the peer acknowledges something new

@@ -141,12 +141,16 @@ func TestVethAddressGone(t *testing.T) {
 				connect(t, a, b, withTimeout(14, 3))
 				write(t, a, b, 10_000)
 				n.A.IP("addr del " + netip.PrefixFrom(here, bits).String() + " dev " + linktest.Device)
-				require.NoError(t, a.qp.PostSend(&SendWR{
-					Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 10_000)},
-					RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(),
-				}))
-				wc := a.completion(t, testContext(t))
-				err := WCError(&wc)
+				b.see() // the device goes on writing into what the test has read
+				var err error
+				for err == nil { // a link that writes frames goes on until the kernel has told it
+					require.NoError(t, a.qp.PostSend(&SendWR{
+						Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 10_000)},
+						RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(),
+					}))
+					wc := a.completion(t, testContext(t))
+					err = WCError(&wc)
+				}
 				require.ErrorIs(t, err, ErrUnreachable)
 				require.ErrorContains(t, err, "the address of the connection has gone from here")
 				require.NotContains(t, err.Error(), "MTU")
