@@ -57,8 +57,8 @@ func sources(t *testing.T, tests bool) (all []source) {
 var lineBudgets = map[string]int{
 	"ib":                  2800,
 	"mem":                 2125,
-	"transport":           13092,
-	"roce/verbs":          4801,
+	"transport":           13101,
+	"roce/verbs":          4807,
 	"roce/rdmacm":         6249,
 	"roce/rsocket":        6298,
 	"roce/analyse":        9345,
@@ -116,7 +116,7 @@ func packages(all []source) map[string]bool {
 var nameBudgets = map[string]int{
 	"ib":                  235,
 	"mem":                 119,
-	"transport":           262,
+	"transport":           263,
 	"roce":                124,
 	"roce/verbs":          303,
 	"roce/rdmacm":         86,

@@ -13,26 +13,33 @@ import (
 // link has said nothing since the peer last acknowledged something.
 func TestTooLongForPath(t *testing.T) {
 	for name, c := range map[string]struct {
-		bytes   int
-		tooLong uint64
-		want    WCStatus
-		vendor  uint32
+		bytes       int
+		tooLong     uint64
+		want        WCStatus
+		vendor      uint32
+		unreachable int // the transmission of which the link could not send the packets
 	}{
-		"long":              {3000, 1, WCLocalLenErr, VendorPathMTU},
-		"short":             {100, 1, WCRetryExcErr, 0},
-		"long, not told":    {3000, 0, WCRetryExcErr, VendorPathMTU},
-		"least, not told":   {256, 0, WCRetryExcErr, 0},
-		"between, not told": {900, 0, WCRetryExcErr, 0},
+		"long":              {3000, 1, WCLocalLenErr, VendorPathMTU, 0},
+		"short":             {100, 1, WCRetryExcErr, 0, 0},
+		"long, not told":    {3000, 0, WCRetryExcErr, VendorPathMTU, 0},
+		"least, not told":   {256, 0, WCRetryExcErr, 0, 0},
+		"between, not told": {900, 0, WCRetryExcErr, 0, 0},
+		"no way at first":   {100, 0, WCRetryExcErr, 0, 1},
+		"no way at last":    {100, 0, WCRetryExcErr, VendorUnreachable, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, rigOpts{mtu: ib.MTU1024, rts: true})
 			qp := r.qp
 			qp.attr.Timeout, qp.attr.RetryCnt = 1, 3
 			qp.sq.retry.refill(&qp.attr)
+			sent := 0
 			transmit := func() {
 				for r.e.PollTransmit(r.now, r.tx[:]) > 0 {
 				}
 				qp.path.TooLong += c.tooLong
+				if sent++; sent == c.unreachable {
+					qp.path.Unreachable++
+				}
 			}
 			require.NoError(t, qp.PostSend(r.now, &SendWR{ID: 7, Opcode: WRWrite, SGList: []SGE{
 				{Addr: rigVA, Length: uint32(c.bytes), LKey: r.mem.LKey()},

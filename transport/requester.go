@@ -131,7 +131,7 @@ func (sq *requester) start(now int64) {
 	sq.kept.clear(sq.qp.e)
 	sq.win = newWindow(sq.qp)
 	sq.stopProbe()
-	sq.retry = retryState{tooLong: sq.qp.path.TooLong}
+	sq.retry = retryState{tooLong: sq.qp.path.TooLong, unreachable: sq.qp.path.Unreachable}
 	sq.qp.e.join(sq.qp)
 	sq.rtt, sq.probe = rttEstimate{}, probeState{}
 	sq.probe.configure(sq.qp, &sq.rtt) // from what is known of the peer

@@ -31,8 +31,13 @@ type retryState struct {
 	silentNs   int64  // sum of ACK timeouts while awake, since the peer was heard
 	stalledNs  int64  // the same since something new was acknowledged
 
-	tooLong uint64 // Path.TooLong when the peer last acknowledged something new
+	tooLong     uint64 // Path.TooLong when the peer last acknowledged something new
+	unreachable uint64 // Path.Unreachable then, or at the last ACK timeout
 }
+
+// VendorUnreachable is set in WC.VendorErr, with WCRetryExcErr, if the link could not send what was
+// last to go: this host has no way to the peer.
+const VendorUnreachable uint32 = 1 << 17
 
 // refill restores both counters, at the start and whenever the peer acknowledges something new
 // (IBTA 9.7.6.1.4).
@@ -69,7 +74,7 @@ func (r *retryState) onProgress(sq *requester, now int64) (trip, late bool) {
 	if r.back && !sq.una.Before(r.backEnd) {
 		r.back, r.all = false, false
 	}
-	r.tooLong = sq.qp.path.TooLong
+	r.tooLong, r.unreachable = sq.qp.path.TooLong, sq.qp.path.Unreachable
 	if r.rnrWait && sq.una.After(r.rnrPSN) {
 		r.rnrWait = false
 		sq.qp.stopTimer(timerRNR)
@@ -179,6 +184,10 @@ func (sq *requester) ackTimeout(now int64) {
 	vendor := uint32(0)
 	if sq.retry.doubted {
 		vendor = uint32(ib.NAKSequence)
+	}
+	if u := qp.path.Unreachable; u != sq.retry.unreachable {
+		sq.retry.unreachable = u
+		vendor |= VendorUnreachable
 	}
 	if !sq.outlasts() && !sq.useRetry(now, vendor) {
 		return

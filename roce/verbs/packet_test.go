@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 
@@ -122,6 +123,41 @@ func TestVethUnreachable(t *testing.T) {
 	require.Equal(t, WCRetryExcErr, wcs[0].Status)
 	require.NotZero(t, a.qp.Unreachable())
 	require.Equal(t, a.d.LinkStats().TxUnreachable, a.qp.Unreachable())
+}
+
+// A connection whose own address has gone says so, and does not blame the MTU, although the packets
+// were as long as that. TestRetryErrorNamesMTU is about a peer that is silent.
+func TestVethAddressGone(t *testing.T) {
+	for _, link := range []string{"udp", "packet", "xdp"} {
+		for _, six := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, IPv6 %v", link, six), func(t *testing.T) {
+				n := linktest.NewNet(t, 1500)
+				here, there, bits := n.A4, n.B4, 24
+				if six {
+					here, there, bits = n.A6, n.B6, 64
+				}
+				a := newEnd(t, openDevice(t, Config{Link: linkIn(t, n.A, link, here, true)}), 1<<16, QPInitAttr{})
+				b := newEnd(t, openDevice(t, Config{Link: linkIn(t, n.B, "udp", there, true)}), 1<<16, QPInitAttr{})
+				connect(t, a, b, withTimeout(14, 3))
+				write(t, a, b, 10_000)
+				n.A.IP("addr del " + netip.PrefixFrom(here, bits).String() + " dev " + linktest.Device)
+				b.see() // the device goes on writing into what the test has read
+				var err error
+				for err == nil { // a link that writes frames goes on until the kernel has told it
+					require.NoError(t, a.qp.PostSend(&SendWR{
+						Opcode: WRWrite, Flags: SendSignaled, SGList: []SGE{a.mr.SGE(0, 10_000)},
+						RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(),
+					}))
+					wc := a.completion(t, testContext(t))
+					err = WCError(&wc)
+				}
+				require.ErrorIs(t, err, ErrUnreachable)
+				require.ErrorContains(t, err, "the address of the connection has gone from here")
+				require.NotContains(t, err.Error(), "MTU")
+				require.NotZero(t, a.qp.Unreachable())
+			})
+		}
+	}
 }
 
 // A device tells of its port going down and up, and of its MTU.

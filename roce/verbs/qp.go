@@ -204,9 +204,9 @@ func (qp *QP) Query() (QPAttr, QPCaps, error) {
 }
 
 // Unreachable counts the packets of a connected queue pair that the link could not send since its
-// path was set, because there was no route, the neighbour did not answer, or the interface was
-// down. Only links that resolve neighbours themselves (packet) count them; work requests fail with
-// a retry error as usual.
+// path was set, because there was no route, its address had gone, or the interface was down; link
+// packet, which resolves neighbours itself, also counts those whose neighbour did not answer. Work
+// requests fail with a retry error as usual.
 func (qp *QP) Unreachable() uint64 {
 	if qp.lock() != nil {
 		return 0

@@ -22,7 +22,10 @@ func (e *StatusError) Error() string {
 	}
 	s := fmt.Sprintf("roce: %sQP %v: %v (vendor error %#x)", of, e.WC.QPN, e.WC.Status, e.WC.VendorErr)
 	h := statusHints[e.WC.Status]
-	if e.pathMTU() {
+	switch {
+	case e.WC.Status == WCRetryExcErr && e.WC.VendorErr&transport.VendorUnreachable != 0:
+		h = noWayHint
+	case e.pathMTU():
 		h = mtuHints[e.WC.Status]
 	}
 	if h != "" {
@@ -42,6 +45,9 @@ var statusHints = map[WCStatus]string{
 	WCRetryExcErr:     "the peer did not acknowledge it: it is gone, or the way to it is, or packets of the path MTU do not get through",
 	WCRNRRetryExcErr:  "the peer had no receive posted for it",
 }
+
+// noWayHint is used instead when this host could not send.
+const noWayHint = "this host could not send it: the address of the connection has gone from here, the interface is down, or nothing leads to the peer"
 
 // mtuHints are used instead when packets of the path MTU do not pass, or may not.
 var mtuHints = map[WCStatus]string{

@@ -35,8 +35,8 @@ type LinkState struct {
 	LinkMark uint32
 
 	// Unreachable counts packets that the link could not send on this path since it was set: no
-	// route, a silent neighbour, an interface that is down. Links that resolve neighbours count it
-	// while they send.
+	// route, no such source address, an interface that is down and, where the link resolves
+	// neighbours itself, a silent one. It counts while it sends.
 	Unreachable uint64
 
 	// TooLong counts packets that exceeded what the link carries on this path: the interface now

@@ -66,16 +66,7 @@ func (t *sender) lost(of []*edge.Path, errno unix.Errno) {
 	if sockio.Dead(errno) {
 		t.l.local.Fail(os.NewSyscallError("sendmmsg", errno))
 	}
-	for _, p := range of {
-		switch errno {
-		case unix.ENETDOWN, unix.ENXIO, unix.ENODEV, unix.ENETUNREACH:
-			t.Stats.Lost(p, 1) // the interface is down or gone, or lacks the address
-		case unix.EMSGSIZE:
-			t.Stats.TooLong(p, 1) // the interface knows before the hop does
-		default:
-			t.Stats.Dropped.Add(1)
-		}
-	}
+	t.Stats.Refused(of, errno)
 }
 
 // sendResolved sends a packet that waited for its neighbour.

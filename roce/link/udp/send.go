@@ -119,21 +119,13 @@ func (t *sender) newPath(key pathKey, p *edge.Path) *path {
 	return s
 }
 
-// dropped counts packets of paths that the kernel did not take: no route, too long, no memory. The
-// transport will see a loss. A socket that no longer exists ends the link.
+// dropped counts packets of paths that the kernel did not take. The transport will see a loss. A
+// socket that no longer exists ends the link.
 func (t *sender) dropped(of []*edge.Path, errno unix.Errno) {
 	if sockio.Dead(errno) {
 		t.l.local.Fail(os.NewSyscallError("sendmmsg", errno))
 	}
-	if errno == unix.EMSGSIZE {
-		// The interface has a smaller MTU by now, or a router on the path has reported one (ICMP),
-		// which the kernel remembers for the route.
-		for _, p := range of {
-			t.Stats.TooLong(p, 1)
-		}
-		return
-	}
-	t.Stats.Dropped.Add(uint64(len(of)))
+	t.Stats.Refused(of, errno)
 }
 
 // Fill fills in the header of a datagram and the control messages that it needs: most single

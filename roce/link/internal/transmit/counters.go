@@ -3,6 +3,7 @@ package transmit
 import (
 	"sync/atomic"
 
+	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link"
 	"github.com/goroce/goroce/transport/edge"
 )
@@ -48,4 +49,20 @@ func (c *Counters) Lost(p *edge.Path, packets int) {
 	p.Unreachable += uint64(packets)
 	c.Dropped.Add(uint64(packets))
 	c.Unreachable.Add(uint64(packets))
+}
+
+// Refused counts packets that the kernel did not take.
+func (c *Counters) Refused(of []*edge.Path, errno unix.Errno) {
+	for _, p := range of {
+		switch errno {
+		case unix.ENETDOWN, unix.ENXIO, unix.ENODEV, unix.ENETUNREACH, unix.EHOSTUNREACH:
+			c.Lost(p, 1) // the interface is down or gone, or lacks the address; or there is no route
+		case unix.EMSGSIZE:
+			// The interface has a smaller MTU by now, or a router on the path has reported one
+			// (ICMP), which the kernel remembers for the route.
+			c.TooLong(p, 1)
+		default:
+			c.Dropped.Add(1)
+		}
+	}
 }
