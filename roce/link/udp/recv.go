@@ -94,7 +94,7 @@ func (r *receiver) Take() (bool, error) {
 		r.lookAside()
 	}
 	if r.awaits && r.drained() {
-		if ok, err := r.receiveAside(sockio.MaxReadBatch); ok || err != nil {
+		if ok, err := r.receiveAside(); ok || err != nil {
 			return ok, err
 		}
 	}
@@ -109,7 +109,7 @@ func (r *receiver) Take() (bool, error) {
 		}
 	}
 	if r.awaits {
-		return r.receiveAside(1) // those behind it may be younger than what is in socks by now
+		return r.receiveAside()
 	}
 	return false, nil
 }

@@ -128,7 +128,10 @@ func (r *receiver) handOn(p *edge.RxPacket) bool {
 // what a peer sent before its request comes before that, as it would by one socket.
 func (r *receiver) lookAside() {
 	r.returned = true
-	if n, err := unix.Poll(r.asideFDs, 0); n == 0 && err == nil {
+	switch n, err := unix.Poll(r.asideFDs, 0); {
+	case err != nil:
+		return
+	case n == 0:
 		r.nothingAside()
 		return
 	}
@@ -148,17 +151,23 @@ func (r *receiver) drained() bool {
 	return true
 }
 
-// receiveAside takes what lookAside has found, up to limit datagrams.
-func (r *receiver) receiveAside(limit int) (bool, error) {
+// receiveAside takes a datagram that lookAside has found. Those behind it may have come later, and
+// after something that is still in socks.
+func (r *receiver) receiveAside() (ok bool, err error) {
 	r.awaits = false
-	for _, s := range r.aside {
-		if ok, err := r.receiveFrom(s, limit); ok || err != nil {
+	for i := range r.asideFDs {
+		if r.asideFDs[i].Revents == 0 {
+			continue
+		}
+		if n := i - len(r.aside); n >= 0 {
+			ok = r.l.share.ReadInboxes(r.inboxes[n : n+1])
+		} else {
+			ok, err = r.receiveFrom(r.aside[i], 1)
+		}
+		if ok || err != nil {
 			r.l.share.Look = true
 			return ok, err
 		}
-	}
-	if r.l.share.ReadInboxes(r.inboxes) {
-		return true, nil
 	}
 	r.nothingAside() // another device has taken it
 	return false, nil

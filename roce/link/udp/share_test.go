@@ -309,6 +309,35 @@ func TestRequestWakesOne(t *testing.T) {
 	require.LessOrEqual(t, woken, int64(2*requests))
 }
 
+// A request that is younger than the look comes after what its peer sent before, although the
+// link's own sockets never run empty.
+func TestLookAsideOfOneMoment(t *testing.T) {
+	p := newPair(t, Options{}, Options{})
+	require.NoError(t, p.b.ServeRequests())
+	mine := slotOf(p.b).QPN(5)
+	req := p.message(mad.AttrREQ, (&mad.REQ{LocalCommID: 1, ServiceID: 1, MTU: ib.MTU1024}).Put)
+	ask := func() { p.a.Send([]edge.TxPacket{p.to(mine, nil)}); p.a.Send([]edge.TxPacket{req}) }
+	var got []ib.QPN
+	recv := func(want int) {
+		rx := make([]edge.RxPacket, 4)
+		n, err := p.b.Recv(rx)
+		require.NoError(t, err)
+		require.Equal(t, want, n)
+		got = append(got, dests(rx[:n])...)
+	}
+	ask()
+	p.b.share.Look = true
+	recv(1)
+	ask()
+	for _, s := range p.b.rx.socks {
+		s.before.Empty() // as much was taken as they can hold
+	}
+	for range 3 {
+		recv(1)
+	}
+	require.Equal(t, []ib.QPN{mine, ib.QPNGSI, mine, ib.QPNGSI}, got)
+}
+
 // A link that polls without waiting looks aside now and then.
 func TestLookAsideWithoutWait(t *testing.T) {
 	p := newPair(t, Options{}, Options{})
