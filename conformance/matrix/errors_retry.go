@@ -123,6 +123,10 @@ const tenseTime = 4096 * time.Nanosecond << tenseTimeout
 // before its ACK timeout: that takes no retry (docs/loss.md).
 const lossProbes = 2
 
+// lossyReads is how many READ requests it sends so on a queue pair that has lost packets lately,
+// to a peer of this module: four times one, and up to seven for the last packets of the answer.
+const lossyReads = 4 * 8
+
 // patientEnough checks that a requester whose retries ran out, which took some time, has not
 // gone on for longer than it should, nor, if it was its timer that ran out, given up too soon.
 // What a slow responder does to the numbers is allowed for: progress gives all retries back.
@@ -188,14 +192,17 @@ const readTries = 3
 
 // partialRead loses a response: the request is issued again for the missing range.
 func partialRead(x *trial) string {
-	late := 0
+	late, probes := 0, lossProbes
 	for range readTries {
 		r := x.loseOne(peer.OpRead, rspMiddle)
-		switch peer.Got(askedAgain(r)) {
+		switch peer.Got(askedAgain(r, probes)) {
 		case forTheRest:
 			return fmt.Sprintf("asked again for the last %d bytes", r.Missing)
 		case forAll:
 			late++
+		}
+		if isGoroce(x.req.p) {
+			probes = lossyReads
 		}
 	}
 	if late > 0 {
@@ -216,7 +223,7 @@ const (
 
 // askedAgain tells how a requester has asked for a lost response. As long as responses do not come
 // it may ask for all again, as probes do, or for the last that it asked for.
-func askedAgain(r *analyse.Repair) (asking, error) {
+func askedAgain(r *analyse.Repair, probes int) (asking, error) {
 	lost := uint32(r.Loss.PSN)
 	how := before
 	for _, a := range r.Asked {
@@ -227,9 +234,9 @@ func askedAgain(r *analyse.Repair) (asking, error) {
 	if r.Skipped != nil {
 		return 0, fmt.Errorf("a READ request is for PSN %#x, and %#x is missing", uint32(r.Skipped.PSN), lost)
 	}
-	if r.Probes > lossProbes {
+	if r.Probes > probes {
 		return 0, fmt.Errorf("%d READ requests again for other than PSN %#x, want %d probes at most", r.Probes,
-			lost, lossProbes)
+			lost, probes)
 	}
 	a, ok := r.For()
 	switch {

@@ -113,7 +113,7 @@ func TestAskedAgain(t *testing.T) {
 			first, rest, after), 0, "3 READ requests again for other"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			how, err := askedAgain(repaired(true, c.packets...))
+			how, err := askedAgain(repaired(true, c.packets...), lossProbes)
 			if c.want != "" {
 				require.ErrorContains(t, err, c.want)
 				return
@@ -121,6 +121,30 @@ func TestAskedAgain(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, c.how, how)
 		})
+	}
+}
+
+// A requester that has lost packets lately asks more often, but not without end.
+func TestAskedAgainWhereLost(t *testing.T) {
+	for probes, want := range map[int]string{
+		lossProbes + 1: "", lossyReads: "", lossyReads + 1: "33 READ requests again for other",
+	} {
+		packets := []pcap.Packet{ask(firstOf, faultSize)}
+		for range probes {
+			packets = append(packets, ask(firstOf, faultSize))
+		}
+		packets = append(packets, responses(firstOf, 6, lostOf)...)
+		packets = append(packets, ask(lostOf, missingBytes))
+		r := repaired(true, append(packets, responses(lostOf, 6, 1000)...)...)
+		how, err := askedAgain(r, lossyReads)
+		if want != "" {
+			require.ErrorContains(t, err, want)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, forTheRest, how)
+		_, err = askedAgain(r, lossProbes)
+		require.ErrorContains(t, err, "want 2 probes at most")
 	}
 }
 
