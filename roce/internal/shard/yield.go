@@ -92,7 +92,7 @@ func (s *Shard) GiveWay(threads int) {
 
 // takeTurn yields the CPU for a thread that polls, where others do as well.
 func (s *Shard) takeTurn() {
-	if _, ok := s.yieldCPU(); ok {
+	if took, ok := s.yieldCPU(); ok && took <= hoggedNs {
 		s.takesTurns(s.link.Now())
 	}
 }
