@@ -10,6 +10,7 @@ import "github.com/goroce/goroce/ib"
 //	segment.go                  building that packet
 //	completer.go                handling responses
 //	retry.go                    timeouts, NAKs, go-back-N
+//	rnr.go                      waits for a receive request of the peer
 //	rtt.go                      the round-trip time
 //	missing*.go                 selective repeat
 //	ahead.go                    responses that come before their turn
