@@ -88,6 +88,17 @@ func (b libraryBench) listening(ctx context.Context, server process, port int) e
 // guestBench is one guest, whose rxe loops back: both ends are at its address.
 type guestBench struct{ *programs.GuestRoot }
 
+// inGuest runs a suite in a guest, and brings its packages there.
+func inGuest(run func(context.Context, *Turn, func() (bench, error)) error) func(context.Context, *Turn) error {
+	return func(ctx context.Context, t *Turn) error {
+		root, err := programs.NewGuestRoot(ctx, t.Guest, t.Root)
+		if err != nil {
+			return err
+		}
+		return run(ctx, t, func() (bench, error) { return guestBench{root}, nil })
+	}
+}
+
 func (b guestBench) addr(int) netip.Addr { return b.Guest.Addr4 }
 
 func (b guestBench) start(ctx context.Context, _ int, argv ...string) (process, error) {

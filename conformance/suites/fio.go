@@ -4,12 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"strings"
-	"syscall"
 	"time"
-
-	"github.com/goroce/goroce/conformance/programs"
 )
 
 // fio is its ioengine rdma between two processes: RDMA WRITE and READ, and SEND, whose data the
@@ -20,8 +16,9 @@ func fio() Suite {
 		About: "fio with `--ioengine=rdma`, a server and a client, as its `examples/rdmaio-*.fio` have them. By SEND the server verifies what it gets (`--verify`): " +
 			"each block has a header with its offset, and a checksum. Of WRITE and READ fio has no such check",
 		Package: "fio", Version: "3.33-3", Release: "bookworm",
-		Packages: []string{"fio", "librdmacm1", "ibverbs-providers", "coreutils"},
-		Run:      runFIO,
+		Packages:   []string{"fio", "librdmacm1", "ibverbs-providers", "coreutils"},
+		Run:        func(ctx context.Context, t *Turn) error { return runFIO(ctx, t, t.newLibraryBench) },
+		RunInGuest: inGuest(runFIO),
 	}
 }
 
@@ -61,16 +58,16 @@ func fioRows() (rows []fioRow) {
 	return append(rows, fioRow{"--size=1m", "--verb=write --bs=64k --iodepth=1", "--bs=4k --iodepth=16"})
 }
 
-// fioTime is the limit for one test: it takes a second, and much longer where other programs have
-// the processors.
-const fioTime = time.Minute
+// fioTime is the limit for one test: it takes a second, and much longer in a guest, or where other
+// programs have the processors.
+const fioTime = 5 * time.Minute
 
-func runFIO(ctx context.Context, t *Turn) error {
+func runFIO(ctx context.Context, t *Turn, open func() (bench, error)) error {
 	for i, row := range fioRows() {
 		if !strings.Contains(row.name(), t.Only) || t.Quick && i%10 != 0 {
 			continue
 		}
-		r, err := t.fioPair(ctx, row)
+		r, err := fioPair(ctx, row, open)
 		if err = errors.Join(err, context.Cause(ctx)); err != nil {
 			return fmt.Errorf("%s: %w", row.name(), err)
 		}
@@ -80,18 +77,18 @@ func runFIO(ctx context.Context, t *Turn) error {
 }
 
 // fioPair runs a server and a client. The one whose --rw is read is the server.
-func (t *Turn) fioPair(ctx context.Context, row fioRow) (r Result, err error) {
+func fioPair(ctx context.Context, row fioRow, open func() (bench, error)) (r Result, err error) {
 	r = Result{Test: row.name(), Outcome: Fail}
-	n, err := programs.NewNet()
+	on, err := open()
 	if err != nil {
 		return r, err
 	}
-	defer n.Close()
+	defer on.Close()
 	limited, cancel := context.WithTimeout(ctx, fioTime)
 	defer cancel()
-	run := func(end int, text string) (*programs.Process, error) {
+	run := func(end int, text string) (process, error) {
 		argv := append([]string{"fio", "--name=test", "--ioengine=rdma", "--port=7000"}, strings.Fields(text)...)
-		return t.place(n, end).Start(limited, nil, argv...)
+		return on.start(limited, end, argv...)
 	}
 	server, err := run(0, "--rw=read "+row.both+" "+row.server)
 	if err != nil {
@@ -102,12 +99,12 @@ func (t *Turn) fioPair(ctx context.Context, row fioRow) (r Result, err error) {
 		r.Detail = oneLine(server.Output())
 		return r, nil
 	}
-	client, err := run(1, "--rw=write "+row.both+" "+row.client+" --hostname="+t.place(n, 0).Addr4.String())
+	client, err := run(1, "--rw=write "+row.both+" "+row.client+" --hostname="+on.addr(0).String())
 	if err != nil {
 		return r, err
 	}
 	defer client.Kill()
-	for _, p := range []*programs.Process{client, server} {
+	for _, p := range []process{client, server} {
 		select {
 		case <-p.Done():
 		case <-limited.Done():
@@ -121,17 +118,15 @@ func (t *Turn) fioPair(ctx context.Context, row fioRow) (r Result, err error) {
 var errRunning = errors.New("it does not end")
 
 // fioEnd is how a program has ended.
-func fioEnd(p *programs.Process) error {
+func fioEnd(p process) error {
 	select {
 	case <-p.Done():
 	default:
 		return errRunning
 	}
 	err := p.Wait()
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		if st, ok := exit.Sys().(syscall.WaitStatus); ok && st.Signaled() {
-			return fmt.Errorf("signal %v", st.Signal())
-		}
+	if s := killedBy(err); s != 0 {
+		return fmt.Errorf("signal %v", s)
 	}
 	return err
 }

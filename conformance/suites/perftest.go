@@ -9,8 +9,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/goroce/goroce/conformance/programs"
 )
 
 // perftest is every option that perftest's programs list, one at a time, each with values that make
@@ -24,13 +22,9 @@ func perftest() Suite {
 		Run: func(ctx context.Context, t *Turn) error {
 			return runPerftest(ctx, t, perftestJobs, t.newLibraryBench)
 		},
-		RunInGuest: func(ctx context.Context, t *Turn) error {
-			root, err := programs.NewGuestRoot(ctx, t.Guest, t.Root)
-			if err != nil {
-				return err
-			}
-			return runPerftest(ctx, t, 1, func() (bench, error) { return guestBench{root}, nil })
-		},
+		RunInGuest: inGuest(func(ctx context.Context, t *Turn, open func() (bench, error)) error {
+			return runPerftest(ctx, t, 1, open)
+		}),
 	}
 }
 

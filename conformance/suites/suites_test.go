@@ -278,7 +278,7 @@ func TestFIORows(t *testing.T) {
 			n++
 		}
 	}
-	require.Equal(t, len(Sites)*len(names), n)
+	require.Equal(t, (len(Sites)+1)*len(names), n, "and on rxe 6.12")
 }
 
 // A line of MPICH's list of tests, and what its tests say.
