@@ -46,3 +46,40 @@ func TestDialWithoutAHost(t *testing.T) {
 		})
 	}
 }
+
+// No way leads there from the address of the device: the dial ends at once, as for TCP, and not
+// when nobody has answered.
+func TestDialWithoutARoute(t *testing.T) {
+	own := netip.MustParsePrefix("10.9.8.1/24")
+	pair, err := netns.NewPair(1500, [2][]netip.Prefix{{own}, {}})
+	if errors.Is(err, unix.EPERM) {
+		t.Skip("network namespaces need root")
+	}
+	require.NoError(t, err)
+	defer pair.Close()
+	for _, kind := range []string{"unreachable", "blackhole", "prohibit"} {
+		require.NoError(t, pair[0].IP("route add %s 10.1.0.%d/32", kind, len(kind)))
+	}
+	for to, cause := range map[string]error{
+		"10.2.0.1:1": syscall.ENETUNREACH, "10.1.0.11:1": syscall.EHOSTUNREACH,
+		"10.1.0.9:1": syscall.EINVAL, "10.1.0.8:1": syscall.EACCES,
+	} {
+		var dialErr, boundErr error
+		require.NoError(t, pair[0].Do(func() {
+			d, err := verbs.Open(verbs.Config{Addrs: []netip.Addr{own.Addr()}})
+			require.NoError(t, err)
+			defer d.Close()
+			dialer := roce.Dialer{ConnConfig: roce.ConnConfig{Device: d}, RetryInterval: time.Hour}
+			_, dialErr = dialer.Dial(t.Context(), to)
+			dialer.LocalAddr = netip.AddrPortFrom(own.Addr(), 0)
+			_, boundErr = dialer.Dial(t.Context(), to)
+		}))
+		for _, err := range []error{dialErr, boundErr} {
+			require.ErrorIs(t, err, cause, to)
+			require.ErrorIs(t, err, syscall.ENETUNREACH)
+			var none *roce.NoRouteError
+			require.ErrorAs(t, err, &none)
+			require.Equal(t, own.Addr(), none.Local[0])
+		}
+	}
+}

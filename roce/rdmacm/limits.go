@@ -68,8 +68,6 @@ const (
 	MaxRetryInterval = time.Hour
 	// MaxSilenceTimeout bounds the argument of SetSilenceTimeout.
 	MaxSilenceTimeout = 24 * time.Hour
-	// resolveTimeout bounds a query of the kernel's routing table.
-	resolveTimeout = time.Second
 	// ephemeral ports, from Linux's range
 	firstEphemeral = 32768
 	lastEphemeral  = 60999

@@ -1,13 +1,13 @@
 package rdmacm
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"strconv"
+	"syscall"
 
 	"github.com/goroce/goroce/ib"
 	"github.com/goroce/goroce/roce/internal/access"
@@ -53,7 +53,7 @@ func unmap(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr()
 
 // ResolveAddr finds the local address from which to reach a peer (rdma_resolve_addr): src, unless
 // that is zero or unspecified. EventAddrResolved follows. In port space UDP dst may be a multicast
-// address.
+// address. If the kernel knows no way from there the error is a [verbs.NoRouteError].
 func (id *ID) ResolveAddr(src, dst netip.AddrPort) error {
 	src, dst = unmap(src), unmap(dst)
 	if !dst.Addr().IsValid() {
@@ -67,12 +67,20 @@ func (id *ID) ResolveAddr(src, dst netip.AddrPort) error {
 		}
 		dst = netip.AddrPortFrom(lo, dst.Port())
 	}
-	if !id.s.Link().Capabilities().Virtual {
+	virtual := id.s.Link().Capabilities().Virtual
+	if !virtual {
 		if err := checkZone(dst.Addr()); err != nil {
 			return &verbs.AddrError{Op: "resolve", Addr: dst, Err: err}
 		}
 	}
 	from, err := sourceFor(id.d, dst.Addr(), src.Addr())
+	if err == nil && !virtual && !dst.Addr().IsMulticast() {
+		way := id.s.Addrs()[from]
+		if bound := id.LocalAddr().Addr(); bound.IsValid() && !bound.IsUnspecified() {
+			way = bound
+		}
+		err = checkRoute(way, dst.Addr())
+	}
 	if err != nil {
 		return &verbs.AddrError{Op: "resolve", Addr: dst, Err: err}
 	}
@@ -131,19 +139,41 @@ func RouteSource(dst netip.Addr) (netip.Addr, error) {
 	if err := checkZone(dst); err != nil {
 		return netip.Addr{}, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), resolveTimeout)
-	defer cancel()
-	var dialer net.Dialer
-	c, err := dialer.DialContext(ctx, "udp", netip.AddrPortFrom(dst, ib.UDPPort).String())
+	src, err := connectFrom(nil, dst)
 	if err != nil {
 		return netip.Addr{}, sourceError(dst, err)
 	}
-	defer c.Close()
-	l, ok := c.LocalAddr().(*net.UDPAddr)
-	if !ok {
-		return netip.Addr{}, &verbs.NoRouteError{Peer: dst}
+	return src.Unmap().WithZone(""), nil
+}
+
+// connectFrom connects a datagram socket, and returns its address.
+func connectFrom(local *net.UDPAddr, dst netip.Addr) (netip.Addr, error) {
+	c, err := net.DialUDP("udp", local, net.UDPAddrFromAddrPort(netip.AddrPortFrom(dst, ib.UDPPort)))
+	if err != nil {
+		return netip.Addr{}, err
 	}
-	return l.AddrPort().Addr().Unmap().WithZone(""), nil
+	defer c.Close()
+	return c.LocalAddr().(*net.UDPAddr).AddrPort().Addr(), nil
+}
+
+// checkRoute asks the kernel for a way from an address of the device. Without it a request for a
+// connection would be sent until its timeouts end, since a packet without a way is lost. What else
+// stands in the way of the question says nothing about the route.
+func checkRoute(src, dst netip.Addr) error {
+	local := net.UDPAddrFromAddrPort(netip.AddrPortFrom(src, 0))
+	if src.IsLinkLocalUnicast() {
+		local.Zone = dst.Zone()
+	}
+	_, err := connectFrom(local, dst)
+	for _, none := range []syscall.Errno{
+		syscall.ENETUNREACH, syscall.EHOSTUNREACH, syscall.ENETDOWN, // also a route of type unreachable
+		syscall.EACCES, syscall.EINVAL, // types prohibit and blackhole
+	} {
+		if errors.Is(err, none) {
+			return &verbs.NoRouteError{Peer: dst, Local: []netip.Addr{src}, Err: routeErr(err)}
+		}
+	}
+	return nil
 }
 
 // sourceError is the error of asking the kernel for a source address. A socket that could not be

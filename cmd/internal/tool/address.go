@@ -168,7 +168,11 @@ func placeOf(ifaces []iface, texts []string) (Place, error) {
 		}
 		name, ok := owner(ifaces, a)
 		if !ok {
-			return Place{}, fmt.Errorf("%v is not an address of this machine; there are %s", a, addresses(ifaces))
+			there := "it has none"
+			if all := addresses(ifaces); all != "" {
+				there = "there are " + all
+			}
+			return Place{}, fmt.Errorf("%v is not an address of this machine; %s", a, there)
 		}
 		p.Addrs = append(p.Addrs, a)
 		if p.Iface == "" {

@@ -79,6 +79,8 @@ func TestChooseRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "interface eth1 has no IPv6 address")
 	_, err = (&DeviceOptions{}).choose(nil, netip.Addr{}, false)
 	require.Error(t, err)
+	_, err = (&DeviceOptions{Addr: "10.1.2.4"}).choose(nil, netip.Addr{}, false)
+	require.ErrorContains(t, err, "it has none")
 }
 
 func TestChooseOnThisMachine(t *testing.T) {

@@ -97,8 +97,9 @@ const (
 	// tryoutNs, in ns, is how long each way, keeping the CPU or sharing it, is tried before the two
 	// are compared; tryoutPackets is how many packets must come meanwhile, fewer than the 50 of a
 	// receiver that keeps the CPU which its peer needs. The slower way is tried again after at most
-	// maxTryoutWait times as long.
-	// Rows: tryout.
+	// maxTryoutWait times as long. A process that stands still for tryoutNs twice in that time has
+	// a quota.
+	// Rows: tryout, pauses.
 	tryoutNs      = 25_000_000
 	tryoutPackets = 10
 	maxTryoutWait = 32

@@ -123,6 +123,7 @@ func (s *Shard) loop(lapsed bool) {
 	defer s.rxMu.Unlock()
 	defer s.giveUp()
 	s.forgetWatch()
+	s.pace.lent = false
 	s.pace.begin(s.link.Now())
 	for !s.Closed() && !s.keeper.wanted.Load() {
 		busy, err := s.progress(s.expectReply)

@@ -14,6 +14,9 @@ import "time"
 // to share the CPU: to let others run before each of a few looks, and then to sleep. It is where
 // others want the CPU most of the time (demand). Else only a trial can tell (tryout).
 //
+// Where the process itself may have no more CPU time, a receiver that waits for one conversation
+// shares too: that takes two thirds of the CPU time of looking, and the quota ends later (pauses).
+//
 // pace counts turns, not time. A turn of a look takes 1 us on most machines, 4 us where system
 // calls are slow, and 30 to 100 us where instructions are emulated, and everything else slows down
 // with it.
@@ -28,8 +31,29 @@ type pace struct {
 	lost   bool  // a turn of this look took long, as somebody else ran
 	vain   share // how many looks end in a sleep, or lost the CPU
 	asked  bool  // it was found out, in this look, whether others want the CPU
+	lent   bool  // the receiver is the goroutine or thread that waits, and so this is one conversation
+	pauses pauses
 	demand demand
 	tryout tryout
+}
+
+// pauses notices that the process stands still again and again, as a quota of CPU time has it: for
+// the rest of each period, mostly of 100 ms. A program beside it takes the CPU for a time slice of
+// a few milliseconds.
+type pauses struct {
+	last  int64 // when the last one ended
+	until int64 // more are expected
+}
+
+// took notes the time from one look to the next, without a sleep.
+func (p *pauses) took(now, took int64) {
+	if took <= tryoutNs {
+		return
+	}
+	if p.last != 0 && now-p.last < maxTryoutWait*tryoutNs {
+		p.until = now + maxBackOff*sliceNs
+	}
+	p.last = now
 }
 
 // begin notes that a receiver begins, or that something came.
@@ -61,8 +85,11 @@ func (v *pace) looks(spin spinTime) bool {
 	if spin.exact {
 		return spin.ns > 0
 	}
-	return v.tryout.looks() && !v.demand.exceeds
+	return v.tryout.looks() && !v.mustShare()
 }
+
+// mustShare reports whether to share without a trial.
+func (v *pace) mustShare() bool { return v.demand.exceeds || v.lent && v.last < v.pauses.until }
 
 // shares reports whether to let others run before each look.
 func (v *pace) shares(spin spinTime) bool { return !spin.exact && !v.looks(spin) }
@@ -79,13 +106,14 @@ func (v *pace) asks(spin spinTime) bool {
 func (v *pace) turn(now int64, busy bool, packets int, spin spinTime) bool {
 	looks := v.looks(spin)
 	v.lost = v.lost || now-v.last > hoggedNs
+	v.pauses.took(now, now-v.last)
 	v.last = now
 	if busy {
 		if looks {
 			v.vain.note(v.lost)
 			v.demand.found()
 		}
-		if packets > 0 && !v.demand.exceeds {
+		if packets > 0 && !v.mustShare() {
 			v.tryout.came(now, packets, v.vain >= 2./shareOf)
 		}
 		v.begin(now)

@@ -142,3 +142,43 @@ func TestPaceShares(t *testing.T) {
 	require.False(t, p.shares(p.spin))
 	require.Equal(t, 1, p.looks())
 }
+
+// Where the process stands still again and again, one that waits for one conversation shares the
+// CPU. One pause says nothing, and neither do those of a sleep.
+func TestPaceSharesWhereTheProcessStandsStill(t *testing.T) {
+	const pause = 3 * tryoutNs
+	p := newPaced(time.Microsecond)
+	p.lent = true
+	stand := func() {
+		p.now += pause
+		p.packet()
+	}
+	for range 3 {
+		p.looks()
+		p.sleep(pause)
+		p.packet()
+	}
+	stand()
+	require.False(t, p.shares(p.spin))
+	for end := p.now + maxTryoutWait*tryoutNs; p.now < end; p.now += hoggedNs {
+		p.packet()
+	}
+	stand()
+	require.False(t, p.shares(p.spin), "the other was long ago")
+
+	p = newPaced(time.Microsecond)
+	p.lent = true
+	stand()
+	stand()
+	require.True(t, p.shares(p.spin))
+	require.Equal(t, shareLooks, p.looks())
+	p.lent = false
+	require.False(t, p.shares(p.spin), "several conversations")
+	p.lent = true
+	for end := p.now + maxBackOff*sliceNs; p.now < end; {
+		require.True(t, p.shares(p.spin))
+		p.now += hoggedNs
+		p.packet()
+	}
+	require.False(t, p.shares(p.spin), "no longer")
+}

@@ -129,6 +129,7 @@ func (s *Shard) sit(ctx context.Context, sig *Signal) (bool, error) {
 	s.watch(ctx)
 	s.endAckDelay()
 	now := s.link.Now()
+	s.pace.lent = true
 	s.pace.begin(now)
 	look := s.pace.looks(s.spin) || s.pace.shares(s.spin) && s.shareCPU()
 	for s.lentTo(sig) {

@@ -158,6 +158,7 @@ func (s *Shard) Await(done func() bool, slept bool) {
 	defer s.rxMu.Unlock()
 	s.sendUnlessBusy()
 	now := s.link.Now()
+	s.pace.lent = true
 	if slept {
 		s.pace.woke(now)
 	} else {
