@@ -4,6 +4,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"sync"
 )
 
 // Some processors of the runtime more than there are CPUs, unless the user says otherwise. Each
@@ -15,6 +16,24 @@ func init() {
 	if n := runtime.GOMAXPROCS(0); os.Getenv("GOMAXPROCS") == "" && runtime.NumCPU() > 1 {
 		runtime.GOMAXPROCS(n + moreProcs)
 		vectors = min(n, maxVectors)
+		procs.made = n + moreProcs
+	}
+}
+
+// procs is how many processors were made; 0: they are the user's choice.
+var procs struct {
+	mu   sync.Mutex
+	made int
+}
+
+// makeRoom makes processors for so many threads that wait, beside those of init. Each change stops
+// all goroutines, so it makes twice as many at a time.
+func makeRoom(threads int) {
+	procs.mu.Lock()
+	defer procs.mu.Unlock()
+	if want := min(threads+moreProcs, mostProcs); procs.made != 0 && want > procs.made {
+		procs.made = min(2*want, mostProcs)
+		runtime.GOMAXPROCS(procs.made)
 	}
 }
 
@@ -24,6 +43,7 @@ var vectors int
 
 const (
 	moreProcs  = 4
+	mostProcs  = 128
 	maxVectors = 8
 )
 

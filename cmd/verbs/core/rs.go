@@ -354,6 +354,16 @@ func goroce_rs_name(handle C.goroce_handle, peer C.int, to *C.struct_sockaddr_st
 	})
 }
 
+//export goroce_rs_vector
+func goroce_rs_vector(handle C.goroce_handle) C.int {
+	if s := rsSockets.get(uint32(handle)); s != nil {
+		if c := s.crew(); c != nil {
+			return C.int(c.vector)
+		}
+	}
+	return -1
+}
+
 //export goroce_rs_path_mtu
 func goroce_rs_path_mtu(handle C.goroce_handle, bytes *C.uint32_t) C.int {
 	return withSocket(handle, func(s *rsSocket) C.int {

@@ -20,6 +20,7 @@ import (
 // thread that has something for itself leaves, and owes the others nothing: the next packet wakes
 // another one. It implements [core.Sleeper].
 type rsCrew struct {
+	vector  int
 	mu      sync.Mutex // comes after all locks of shards
 	threads []*rsThread
 	set     int                      // of epoll, with the same descriptors; 0: there is none yet
@@ -71,7 +72,7 @@ func (s *rsSocket) crew() *rsCrew {
 	}
 	v, ok := rsCrews.Load(key)
 	if !ok {
-		c := new(rsCrew)
+		c := &rsCrew{vector: key.vector}
 		c.lenders.Store(new([]lender))
 		v, _ = rsCrews.LoadOrStore(key, c)
 	}

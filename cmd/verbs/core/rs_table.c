@@ -10,7 +10,7 @@ static const struct goroce_rs table = {
 	.version = GOROCE_RS_VERSION,
 	.size = sizeof(struct goroce_rs),
 	F(create), F(bind), F(listen), F(accept), F(connect), F(connected), F(recv), F(recv_wait), F(send), F(thread), F(poll),
-	F(shutdown), F(close), F(name), F(set_option), F(path_mtu), F(iomap), F(iounmap), F(iowrite), F(recv_from), F(send_to), F(mirror),
+	F(shutdown), F(close), F(name), F(set_option), F(vector), F(path_mtu), F(iomap), F(iounmap), F(iowrite), F(recv_from), F(send_to), F(mirror),
 	F(member), F(epoll),
 	.behind = &goroce_rs_behind,
 };

@@ -8,6 +8,7 @@ package main
 import "C"
 
 import (
+	"math/bits"
 	"runtime"
 	"slices"
 	"sync"
@@ -63,6 +64,7 @@ var rsBlocks atomic.Bool
 func spreadConns() {
 	threads := 0
 	rsThreads.each(func(*rsThread) { threads++ })
+	makeRoom(threads)
 	if rsBlocks.Load() {
 		threads = maxVectors
 	}
@@ -160,9 +162,15 @@ func (t *rsThread) enough() bool {
 // atOnce ends a look that has found nothing.
 func atOnce() bool { return true }
 
-// outside reports whether threads wait at the door.
+// outside reports whether threads wait before a door by which this one has come.
 func (t *rsThread) outside() bool {
-	return (*atomic.Int32)(unsafe.Pointer(t.shared.outside)).Load() > 0
+	for came := uint32(t.shared.came); came != 0; came &= came - 1 {
+		d := unsafe.Add(unsafe.Pointer(t.shared.doors), bits.TrailingZeros32(came)*C.sizeof_struct_goroce_rs_door)
+		if (*atomic.Int32)(d).Load() > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // look receives once for a thread that may not come to wait.

@@ -11,7 +11,7 @@
 #include "goroce_core.h"
 
 /* Counts the changes of this file: both halves have to be of one build. */
-#define GOROCE_RS_VERSION 10
+#define GOROCE_RS_VERSION 11
 
 /* A bit of poll beside those of poll(2): the peer's adapter has all that was written. */
 #define GOROCE_RS_DRAINED 0x10000
@@ -30,12 +30,20 @@ struct goroce_rs_item {
 	uint32_t events, revents;
 };
 
+/* A door to the Go half, for the sockets of one completion vector, and how many threads wait before it. */
+#define GOROCE_RS_DOORS 8
+struct goroce_rs_door {
+	_Alignas(64) int32_t outside;
+	int32_t taken;
+};
+
 /* A thread. set is a set of epoll with an eventfd, event, in it. The thread closes both when it ends: gone is 1 then, and 2 when
- * nobody uses them any more. outside points to how many threads wait until they can call the Go half. */
+ * nobody uses them any more. came has a bit for each of the doors by which the thread has come to wait. */
 struct goroce_rs_thread {
 	int32_t gone, users;
 	int set, event;
-	const int32_t *outside;
+	uint32_t came;
+	const struct goroce_rs_door *doors;
 };
 
 enum goroce_rs_option {
@@ -83,6 +91,8 @@ struct goroce_rs {
 	int (*close)(goroce_handle socket);
 	int (*name)(goroce_handle socket, int peer, struct sockaddr_storage *addr);
 	int (*set_option)(goroce_handle socket, int option, int64_t value);
+	/* vector is the completion vector of a stream, -1 before it is connected. */
+	int (*vector)(goroce_handle socket);
 	/* path_mtu is 0 before there is a connection. */
 	int (*path_mtu)(goroce_handle socket, uint32_t *bytes);
 	/* iomap chooses an offset if it is negative. */

@@ -30,6 +30,7 @@ struct rs {
 	int rcv_ms, snd_ms; /* SO_RCVTIMEO, SO_SNDTIMEO; 0: none */
 	int error; /* SO_ERROR */
 	struct rs_mirror mirror;
+	atomic_uint door; /* rs_door.c; 0: not known yet */
 	/* For the child of a fork: what the socket was told. */
 	bool used;   /* it has had a peer, which stays with the parent */
 	int backlog; /* -1: it does not listen */
@@ -43,26 +44,32 @@ void rs_note_bound(struct rs *s); /* after it has got an address */
 int rs_new(goroce_handle handle, int domain, int type, struct rs **made); /* the descriptor, or -1 with errno */
 int64_t rs_now_us(void); /* on a clock that nobody sets */
 goroce_handle rs_thread(int *set); /* this thread, and the set of epoll by which it sleeps; 0 with errno */
+uint32_t rs_comes(uint32_t doors); /* adds doors to those by which this thread comes to wait, and returns these */
 void rs_slept(int set); /* comes after a poll of the set: a ring makes one edge */
 bool rs_nest(int set);  /* has the program's set in the thread's, and no other one; -1: none. It may be impossible */
 void rs_thread_lost(void);	       /* the set is closed */
 
 /*
- * rs_door.c: the queue of threads before the Go half. There each of two that want the same lock would
- * cost some system calls, as would more threads than Go has processors: who has called keeps one
- * until another one takes it. So calls that wait, send and receive are made one after the other. It
- * is only a queue: who has waited for long comes in as well.
+ * rs_door.c: the queues of threads before the Go half. There each of two that want the same lock would
+ * cost some system calls. Each completion vector has a lock of its own, so calls that wait, send and
+ * receive for the sockets of one vector are made one after the other, and those for different ones side by side. A
+ * door is only a queue: who has waited for long comes in as well. Sets of doors are bits.
  */
-void rs_enter(void);
-void rs_leave(void);
-const int32_t *rs_outside(void); /* how many wait */
-void rs_reopen(void);		 /* in the child of a fork */
-#define RS_QUEUED(name, ...) (goroce_busy++, rs_enter(), goroce_left(rs_left(rs->name(__VA_ARGS__))))
-static inline int rs_left(int result)
-{
-	rs_leave();
-	return result;
-}
+uint32_t rs_door(struct rs *s); /* that of a socket */
+uint32_t rs_all_doors(void);	/* those that any socket has */
+void rs_enter(uint32_t doors);
+void rs_leave(uint32_t doors);
+const struct goroce_rs_door *rs_doors(void);
+void rs_reopen(void); /* in the child of a fork */
+#define RS_QUEUED(doors, name, ...)                       \
+	({                                                \
+		uint32_t doors_ = (doors);                \
+		goroce_busy++;                            \
+		rs_enter(doors_);                         \
+		int result_ = rs->name(__VA_ARGS__);      \
+		rs_leave(doors_);                         \
+		goroce_left(result_);                     \
+	})
 
 /* rs_socket.c */
 int rs_check_addr(const struct sockaddr *addr, socklen_t len); /* refuses what is no address, or a part of one */

@@ -76,7 +76,7 @@ static void unmask(struct waiting *w)
 static void leave(void *p)
 {
 	struct waiting *w = p;
-	RS_QUEUED(epoll, w->set, NULL, 0, w->thread, GOROCE_RS_LEAVE);
+	RS_QUEUED(rs_all_doors(), epoll, w->set, NULL, 0, w->thread, GOROCE_RS_LEAVE);
 }
 
 static void cancelled(void *p)
@@ -151,8 +151,10 @@ static int wait_for(struct waiting *w, struct epoll_event *events, int most, con
 	int n = -EBUSY;
 	while (w->thread) {
 		goroce_busy++;
-		rs_enter();
-		n = rs_left(rs->epoll(set, events, most, w->thread, how));
+		uint32_t doors = rs_comes(rs_all_doors());
+		rs_enter(doors);
+		n = rs->epoll(set, events, most, w->thread, how);
+		rs_leave(doors);
 		bool interrupted = goroce_late;
 		goroce_left(0);
 		if (n || how == GOROCE_RS_LOOK)

@@ -50,6 +50,7 @@ static int remake(struct rs *s)
 		return e;
 	}
 	s->mirror = (struct rs_mirror){0, 0};
+	atomic_store(&s->door, 0);
 	atomic_store(&s->handle, h);
 	return 0;
 }
@@ -140,6 +141,7 @@ int rs_new(goroce_handle handle, int domain, int type, struct rs **made)
 	s->reuse = s->keepalive = s->oobinline = s->nodelay = s->v6only = s->linger_off = s->plain = 0;
 	memset(s->advice, 0, sizeof s->advice);
 	s->mirror = (struct rs_mirror){0, 0};
+	atomic_store(&s->door, 0);
 	s->used = false;
 	s->backlog = -1;
 	free(s->bound);
@@ -171,6 +173,8 @@ static void leave_thread(struct goroce_rs_thread *t, bool ours)
 	__atomic_store_n(&t->gone, 2, __ATOMIC_RELEASE);
 	self = NULL;
 }
+
+uint32_t rs_comes(uint32_t doors) { return self ? self->came |= doors : doors; }
 
 static void end_thread(void *t) { leave_thread(t, true); }
 
@@ -218,7 +222,7 @@ goroce_handle rs_thread(int *set)
 			leave_thread(self, true);
 		struct goroce_rs_thread *t = calloc(1, sizeof *t);
 		if (t)
-			t->outside = rs_outside();
+			t->doors = rs_doors();
 		int e = t ? open_thread(t) : ENOMEM;
 		if (e) {
 			free(t);

@@ -31,8 +31,8 @@ static int step(const struct transfer *t, size_t *n)
 {
 	goroce_handle h = atomic_load(&t->s->handle);
 	if (t->receive)
-		return RS_QUEUED(recv, h, t->iov, t->count, t->flags & MSG_PEEK, n);
-	return RS_QUEUED(send, h, t->iov, t->count, n);
+		return RS_QUEUED(rs_door(t->s), recv, h, t->iov, t->count, t->flags & MSG_PEEK, n);
+	return RS_QUEUED(rs_door(t->s), send, h, t->iov, t->count, n);
 }
 
 int rs_await_io(struct rs *s, bool receive)

@@ -24,6 +24,7 @@ static int left_ms(int64_t start, int timeout_ms)
 struct waiting {
 	struct goroce_rs_item *items;
 	size_t n;
+	uint32_t doors;		 // of these
 	const struct iovec *iov; // NULL: for the sockets
 	int count, peek, result;
 	size_t *received;
@@ -34,18 +35,19 @@ struct waiting {
 static int ask(struct waiting *w, goroce_handle thread, int how, bool *interrupted)
 {
 	goroce_busy++;
-	rs_enter();
+	uint32_t doors = rs_comes(w->doors);
+	rs_enter(doors);
 	int found;
 	if (w->iov)
 		found = (w->result = rs->recv_wait(w->items->socket, w->iov, w->count, w->peek, thread, how, w->received)) != EAGAIN;
 	else
 		found = rs->poll(w->items, w->n, thread, how);
-	rs_leave();
+	rs_leave(doors);
 	*interrupted = goroce_late;
 	return goroce_left(found);
 }
 
-static void leave(struct waiting *w, goroce_handle thread) { RS_QUEUED(poll, w->items, w->n, thread, GOROCE_RS_LEAVE); }
+static void leave(struct waiting *w, goroce_handle thread) { RS_QUEUED(w->doors, poll, w->items, w->n, thread, GOROCE_RS_LEAVE); }
 
 void rs_slept(int set)
 {
@@ -109,7 +111,7 @@ static int wait_for(struct waiting *w, struct pollfd *others, nfds_t count, int6
 int rs_await(struct rs *s, uint32_t events, int timeout_ms)
 {
 	struct goroce_rs_item item = {.socket = atomic_load(&s->handle), .events = events};
-	struct waiting w = {.items = &item, .n = 1};
+	struct waiting w = {.items = &item, .n = 1, .doors = rs_door(s)};
 	struct pollfd set;
 	int found = wait_for(&w, &set, 0, rs_now_us(), timeout_ms);
 	if (found > 0 && item.revents & POLLNVAL)
@@ -124,7 +126,7 @@ int rs_await(struct rs *s, uint32_t events, int timeout_ms)
 int rs_await_recv(struct rs *s, const struct iovec *iov, int count, int peek, size_t *n)
 {
 	struct goroce_rs_item item = {.socket = atomic_load(&s->handle)};
-	struct waiting w = {.items = &item, .n = 1, .iov = iov, .count = count, .peek = peek, .received = n};
+	struct waiting w = {.items = &item, .n = 1, .doors = rs_door(s), .iov = iov, .count = count, .peek = peek, .received = n};
 	struct pollfd set;
 	if (!rs_thread(&set.fd)) {
 		int e = errno, r = RS(recv, item.socket, iov, count, peek, n);
@@ -156,13 +158,13 @@ static short revents_of(const struct pollfd *p, uint32_t got)
 }
 
 // poll_all is rpoll, with room for what there is to ask. others has those of fds that are no rsockets, and -1 in place of one.
-static int poll_all(struct pollfd *fds, nfds_t n, struct goroce_rs_item *items, size_t sockets, struct pollfd *others, int timeout)
+static int poll_all(struct pollfd *fds, nfds_t n, struct goroce_rs_item *items, size_t sockets, uint32_t doors, struct pollfd *others, int timeout)
 {
 	int64_t start = rs_now_us();
 	int ready = sockets < n ? poll(others, n, 0) : 0;
 	if (ready < 0)
 		return -1;
-	struct waiting w = {.items = items, .n = sockets};
+	struct waiting w = {.items = items, .n = sockets, .doors = doors};
 	int found = 0, set;
 	if (ready || !timeout) {
 		bool ignored;
@@ -203,13 +205,16 @@ EXPORT int rpoll(struct pollfd *fds, nfds_t n, int timeout)
 	struct goroce_rs_item *items = (struct goroce_rs_item *)room;
 	struct pollfd *others = (struct pollfd *)(items + n);
 	sockets = 0;
+	uint32_t doors = 0;
 	for (nfds_t i = 0; i < n; i++) {
 		struct rs *s = rs_find(fds[i].fd);
 		others[i] = (struct pollfd){.fd = s ? -1 : fds[i].fd, .events = fds[i].events};
-		if (s)
-			items[sockets++] = (struct goroce_rs_item){.socket = atomic_load(&s->handle), .events = events_of(&fds[i])};
+		if (!s)
+			continue;
+		doors |= rs_door(s);
+		items[sockets++] = (struct goroce_rs_item){.socket = atomic_load(&s->handle), .events = events_of(&fds[i])};
 	}
-	int r = poll_all(fds, n, items, sockets, others, timeout), e = errno;
+	int r = poll_all(fds, n, items, sockets, doors, others, timeout), e = errno;
 	if (room != few)
 		free(room);
 	errno = e;

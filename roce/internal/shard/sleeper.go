@@ -166,9 +166,12 @@ func (s *Shard) Await(done func() bool, slept bool) {
 	}
 	for look := slept || s.pace.looks(s.spin) || s.pace.shares(s.spin) && s.shareCPU(); look &&
 		s.Lent() && !s.Closed(); {
-		s.letRun(now)
+		if s.machine.CPUs() == 1 { // else other threads of the runtime run goroutines that are ready
+			s.letRun(now)
+		}
 		s.keeper.polls.Add(1)
 		busy, err := s.progress(s.expectReply)
+		began := now
 		now = s.link.Now()
 		if err != nil || s.leaseOver || s.link.Blocked() {
 			s.takeOver() // it meets the error again
@@ -180,6 +183,16 @@ func (s *Shard) Await(done func() bool, slept bool) {
 		}
 		look = s.lookAgain(now, busy)
 		s.sendUnlessBusy()
+		if look && !busy {
+			s.pause(now, now-began)
+		}
+	}
+}
+
+// pause lets as much time pass after a look as that took: each takes the lock of the socket, which
+// the peer wants. A look that lost its CPU tells nothing of that, so the pause is a short one.
+func (s *Shard) pause(now, took int64) {
+	for reads := 0; reads < minLooks && s.link.Now()-now < took; reads++ {
 	}
 }
 

@@ -114,6 +114,9 @@ type virtual struct {
 	taken int
 	ran   atomic.Int64 // CPU time of the thread
 	ready bool         // it runs, or would
+	queue bool         // goroutines are ready
+	ways  int          // how often they were let run
+	cpus  int
 }
 
 func (v *virtual) Now() int64                 { return time.Now().UnixNano() }
@@ -121,12 +124,16 @@ func (v *virtual) Descriptors() []int         { return nil }
 func (v *virtual) Attend()                    {}
 func (v *virtual) Watch(func(link.PortState)) {}
 func (v *virtual) Returned() edge.Returned    { return edge.Returned{} }
-func (v *virtual) Gosched()                   { runtime.Gosched() }
+func (v *virtual) CPUs() int                  { return max(v.cpus, 1) }
 func (v *virtual) Nap(d time.Duration)        { time.Sleep(d) }
-func (v *virtual) Runnable() bool             { return false }
+func (v *virtual) Runnable() bool             { return v.queue }
 func (v *virtual) Yield()                     {}
 func (v *virtual) ThreadRan(int) int64        { return v.ran.Load() }
 func (v *virtual) ThreadReady(int) bool       { return v.ready }
+func (v *virtual) Gosched() {
+	v.ways++
+	runtime.Gosched()
+}
 func (v *virtual) Recv(batch []transport.RxPacket) (int, error) {
 	n := 0
 	for ; n < len(v.came) && n < len(batch); n++ {
@@ -249,6 +256,23 @@ func TestSleeperWithNothingToDo(t *testing.T) {
 				s.mu.Unlock()
 			}
 			require.False(t, s.Lent() || who.watches.Load())
+			s.End(nil)
+			s.keeper.stop()
+		})
+	}
+}
+
+// A thread of C that looks keeps its processor of Go's runtime, unless there is only one CPU. To
+// let goroutines run, a goroutine that is bound to its thread hands the processor to another
+// thread, which hands it back: four system calls and two wake-ups.
+func TestThreadKeepsItsProcessor(t *testing.T) {
+	for cpus, ways := range map[int]int{1: 1, 2: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			v, who := &virtual{queue: true, cpus: cpus}, &thread{number: 7, inside: true}
+			s := v.lent(t, who)
+			before := v.ways
+			s.Await(func() bool { return true }, true)
+			require.Equal(t, ways, v.ways-before, "%d CPUs", cpus)
 			s.End(nil)
 			s.keeper.stop()
 		})

@@ -53,6 +53,9 @@ func TestVectors(t *testing.T) {
 	run(t, libraries(t), []string{"GOROCE_ADDR=127.0.0.1"}, compile(t, "spread/vectors.c"))
 }
 
+// Threads with a connection each come in side by side.
+func TestDoors(t *testing.T) { run(t, libraries(t), nil, compile(t, "doors/doors.c")) }
+
 // What a process has left open ends with it, and its peers hear of it.
 func TestProcessEnds(t *testing.T) {
 	libs := libraries(t)
