@@ -159,6 +159,10 @@ func (c *cqCore) WakesBy(t core.Sleeper) {
 	}
 }
 
+// Untell forgets that an event has told of the completions that wait, so that the next
+// RequestNotify raises another, with CQOptions.EventIfWaiting.
+func (c *cqCore) Untell() { c.told.Store(0) }
+
 func (c *cqCore) Enter() {
 	c.waiters.Add(1)
 	if c.s.Mode() != shard.Polling {

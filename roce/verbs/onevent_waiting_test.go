@@ -3,6 +3,7 @@ package verbs
 import (
 	"testing"
 
+	"github.com/goroce/goroce/internal/core"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/stretchr/testify/require"
 )
@@ -37,7 +38,11 @@ func TestEventIfWaiting(t *testing.T) {
 	come(1)
 	require.Equal(t, 1, told, "as without completions that wait")
 	ask(0, false, "told")
+	core.Open(b.cq).Untell()
+	ask(1, false, "told, but that is forgotten")
+	ask(0, false, "told again")
 	b.await(t, f, 1)
+	core.Open(b.cq).Untell()
 	ask(0, false, "polled")
 
 	come(1) // makes the event that was asked for

@@ -30,6 +30,7 @@ type userChannel struct {
 	thread  atomic.Int32             // that has asked last
 	lenders atomic.Pointer[[]lender] // changed under mu
 	watch   atomic.Uint32
+	bare    atomic.Bool // the last look has found no event
 
 	mu     sync.Mutex // comes after all locks of shards
 	events []*userCQ
@@ -104,7 +105,7 @@ func goroce_channel_next(handle C.goroce_handle, thread C.int, cookie *C.uint64_
 		return eINVAL
 	}
 	ch.asks(int32(thread))
-	return cookieOf(ch.next(ch.look()), cookie)
+	return ch.cookieOf(ch.next(ch.look()), cookie)
 }
 
 //export goroce_channel_look
@@ -114,10 +115,11 @@ func goroce_channel_look(handle C.goroce_handle, thread C.int, cookie *C.uint64_
 		return eINVAL
 	}
 	ch.asks(int32(thread))
-	return cookieOf(ch.await(), cookie)
+	return ch.cookieOf(ch.await(), cookie)
 }
 
-func cookieOf(q *userCQ, cookie *C.uint64_t) C.int {
+func (ch *userChannel) cookieOf(q *userCQ, cookie *C.uint64_t) C.int {
+	ch.bare.Store(q == nil)
 	if q == nil {
 		return eNOENT
 	}

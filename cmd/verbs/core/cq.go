@@ -107,6 +107,11 @@ func goroce_req_notify_cq(handle C.goroce_handle, solicitedOnly C.int) C.int {
 	if q == nil {
 		return eINVAL
 	}
+	// A program that asks and then polls needs no second event of the same completions. One that
+	// has found no more events sleeps next, and may not have polled, such as UCX.
+	if q.ch != nil && q.ch.bare.Load() {
+		core.Open(q).Untell()
+	}
 	return errno(q.RequestNotify(solicitedOnly != 0))
 }
 

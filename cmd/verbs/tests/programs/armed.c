@@ -2,6 +2,7 @@
 // has come between has to wake it, as it does on adapters.
 #include "check.h"
 
+#include <fcntl.h>
 #include <poll.h>
 
 static struct end a, b;
@@ -15,6 +16,13 @@ static void take_event(void)
 	FAILS_INT(0, ibv_get_cq_event(b.channel, &cq, &context));
 	CHECK(cq == b.cq);
 	ibv_ack_cq_events(cq, 1);
+}
+
+static bool no_event(void)
+{
+	struct ibv_cq *cq;
+	void *context;
+	return ibv_get_cq_event(b.channel, &cq, &context) == -1 && errno == EAGAIN;
 }
 
 // message returns when the receiver has its completion: it was acknowledged.
@@ -50,6 +58,21 @@ int main(void)
 	FAILS_INT(0, ibv_req_notify_cq(b.cq, 1));
 	CHECK(!readable(), "not solicited");
 	expect_wc(b.cq, 1, IBV_WC_SUCCESS);
+
+	// It takes all events, and sleeps with a completion that it was told of and has not polled: of the queue that it comes to
+	// later.
+	CHECK(!fcntl(b.channel->fd, F_SETFL, O_NONBLOCK));
+	FAILS_INT(0, ibv_req_notify_cq(b.cq, 0));
+	message();
+	take_event();
+	CHECK(no_event());
+	FAILS_INT(0, ibv_req_notify_cq(b.cq, 0));
+	CHECK(readable(), "it waits for what is there");
+	take_event();
+	CHECK(no_event());
+	expect_wc(b.cq, 1, IBV_WC_SUCCESS);
+	FAILS_INT(0, ibv_req_notify_cq(b.cq, 0));
+	CHECK(!readable(), "all is polled");
 
 	end_close(&a);
 	end_close(&b);
