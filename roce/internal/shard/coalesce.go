@@ -14,10 +14,12 @@ import "sync/atomic"
 //     what came; most post an answer and wait again. The answers leave when the shard's goroutine
 //     runs again: after those it has woken, or at once on another processor.
 //
-// While threads of a program in another language have the seat, the answers of these wait, if more
-// than crowdSize of them may come soon. They leave when no more are to come: see sendUnlessBusy. A
-// thread may do something else first, and the timer of the lease then sends. The more such waits in
-// succession brought nothing, or took longer than hoggedNs, the fewer are tried.
+// While threads of a program in another language have the seat, the answer of one waits if others
+// may come soon: more than crowdSize, or any while few wait. They leave when no more are to come:
+// see sendUnlessBusy. A thread may do something else first, and the timer of the lease then sends.
+// The more such waits brought nothing, or took longer than half of standbyNs for each message or
+// than hoggedNs, the fewer are tried. A few that leave together gain less than such a wait costs,
+// so one that pays does not make good all that did not.
 //
 // A message leaves sooner with whatever else is sent, when there is enough to fill a datagram,
 // before a completion queue is found empty or its poster waits (but an answer of a crowd does not
@@ -57,8 +59,10 @@ func (c *coalescer) sent(now int64) {
 	switch n := c.n.Load(); {
 	case n == 0:
 		return
-	case n == 1 || now-c.since > hoggedNs:
+	case n == 1 || now-c.since > min(int64(n)*standbyNs/2, hoggedNs):
 		c.inVain()
+	case n <= crowdSize:
+		c.penalty /= 2
 	default:
 		c.paid()
 	}

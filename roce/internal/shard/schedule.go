@@ -72,7 +72,8 @@ func (s *Shard) mayWait(inFlight bool) bool {
 	if s.Background() {
 		return inFlight || s.posts.crowd.Load()
 	}
-	return s.busy() > crowdSize && s.posts.due()
+	busy := s.busy() // the poster is one of those
+	return (busy > crowdSize || busy > 1 && s.posts.n.Load() < crowdSize) && s.posts.due()
 }
 
 // PostedAll sends messages that were posted together, at once. The lock is held.

@@ -262,6 +262,31 @@ func TestSleeperWithNothingToDo(t *testing.T) {
 	}
 }
 
+// Those that have waited for each other do not wait for the last few.
+func TestAnswersDoNotWaitForTheLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v, who := &virtual{}, &thread{number: 7, inside: true, busy: crowdSize + 1}
+		s := v.lent(t, who)
+		s.mu.Lock()
+		for range crowdSize + 1 {
+			s.Posted(v.Now(), false, 64)
+			require.True(t, s.posts.waiting())
+		}
+		who.busy = 2
+		s.Posted(v.Now(), false, 64)
+		require.False(t, s.posts.waiting())
+		for range crowdSize {
+			s.Posted(v.Now(), false, 64)
+			require.True(t, s.posts.waiting())
+		}
+		s.Posted(v.Now(), false, 64)
+		require.False(t, s.posts.waiting())
+		s.mu.Unlock()
+		s.End(nil)
+		s.keeper.stop()
+	})
+}
+
 // A thread of C that looks keeps its processor of Go's runtime, unless there is only one CPU. To
 // let goroutines run, a goroutine that is bound to its thread hands the processor to another
 // thread, which hands it back: four system calls and two wake-ups.
@@ -290,10 +315,10 @@ func TestAnswersOfThreadsWaitForEachOther(t *testing.T) {
 		waits   bool
 		another bool // thread waits when no more are to come
 	}{
-		"few":      {true, crowdSize, false, false},
-		"a crowd":  {true, crowdSize + 1, true, true},
-		"one away": {true, crowdSize + 1, true, false},
-		"outside":  {false, crowdSize + 1, false, false},
+		"alone":    {true, 1, false, false},
+		"two":      {true, 2, true, true},
+		"one away": {true, 2, true, false},
+		"outside":  {false, 2, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
