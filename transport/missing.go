@@ -147,6 +147,7 @@ func (sq *requester) offer(tx *TxPacket) {
 func (sq *requester) learn(p *ib.Packet) {
 	if p.Resv7 == ib.Resv7Selective && !sq.peerKeeps && !sq.qp.e.cfg.Tuning.GoBackN {
 		sq.peerKeeps, sq.offered, sq.refusals = true, false, 0
+		sq.stretchWindow()
 		if sq.flight != nil {
 			sq.flight.keeps = true
 		}
@@ -158,6 +159,7 @@ func (sq *requester) learn(p *ib.Packet) {
 func (sq *requester) forgetPeer() {
 	sq.offerRefused = sq.refusals == maxRefusals || sq.offered && !sq.peerKeeps
 	sq.peerKeeps, sq.offered, sq.asked = false, false, false
+	sq.stretchWindow()
 }
 
 // answeredWithoutOffer counts answers to such tries. Few of them prove nothing: a round trip may be

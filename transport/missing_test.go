@@ -641,6 +641,40 @@ func TestKeptBounds(t *testing.T) {
 	require.Zero(t, d.a.eng.Counters().KeptInTurn)
 }
 
+// A peer that uses a large window has more of it kept, without a gap that matters, and all of it is
+// executed when what was missing comes: also beyond the last PSN.
+func TestKeptOfALargeWindow(t *testing.T) {
+	const most = 8192
+	wraps := linkConfig{attr: func(l *link, a *transport.QPAttr) {
+		if a.SQPSN == testSQPSN1 {
+			a.SQPSN = testSQPSN0 - most/2
+		} else {
+			a.RQPSN = testSQPSN0 - most/2
+		}
+	}}
+	d := newPuppet(t, pairConfig{}, wraps)
+	kept := func() uint64 { return d.a.eng.Counters().KeptAhead }
+	for psn := 1; psn < most+100; psn++ {
+		if psn%10 == 0 {
+			continue
+		}
+		d.send(ib.RCWriteOnly, psn, make([]byte, 8))
+	}
+	require.EqualValues(t, most-most/10, kept())
+	d.pump()
+	d.log = nil
+	for psn := 0; psn <= most; psn += 10 {
+		d.send(ib.RCWriteOnly, psn, make([]byte, 8), sentAgain)
+	}
+	require.EqualValues(t, most-most/10, d.a.eng.Counters().KeptInTurn)
+	// Half of it is too little.
+	d = newPuppet(t, pairConfig{}, linkConfig{})
+	for psn := 3; psn < most; psn += 3 {
+		d.send(ib.RCWriteOnly, psn, make([]byte, 8))
+	}
+	require.EqualValues(t, 2048/3, kept())
+}
+
 // After a timeout the rest of a READ is requested once. Kept responses have no say in that: while
 // the answers come in order, nothing is requested again, whether the peer is believed to have sent
 // what was kept or not. A response that is lost once more is.

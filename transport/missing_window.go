@@ -19,6 +19,15 @@ func (sq *requester) againRoom() int {
 	return n
 }
 
+// inFlight returns how many packets are believed in flight.
+func (sq *requester) inFlight() int {
+	n := span(sq.una, sq.end)
+	if sq.watching() {
+		return sq.miss.inFlight(n)
+	}
+	return n
+}
+
 // inFlight returns how many of n packets from una on are believed in flight.
 func (x *missing) inFlight(n int) int { return n - x.arrived - x.due }
 

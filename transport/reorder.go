@@ -17,12 +17,14 @@ type reorder struct {
 	seq   uint64        // number of the last kept packet, since there were none
 	doubt uint64        // the newest number that came before a packet that was not lost
 	top   ib.PSN        // behind the newest PSN kept; meaningless if n is 0
+	psns  int32         // PSNs that all take
 	slots []*keptPacket // indexed by the low bits of the PSN; length is a power of two, or 0
 }
 
 // keptPacket is a packet with the memory of its payload.
 type keptPacket struct {
 	p    ib.Packet
+	psns int32
 	seq  uint64 // its number
 	near bool   // at most a few packets were missing right before it
 	same bool   // it has come twice
@@ -88,13 +90,14 @@ func (o *reorder) keep(e *Engine, next ib.PSN, p *ib.Packet, n int) bool {
 	o.grow(span(next, p.PSN) + 1)
 	payload := append(k.buf[:0], p.Payload...)
 	o.seq++
-	k.p, k.seq, k.near, k.same = *p, o.seq, o.isNear(next, p.PSN), false
+	k.p, k.psns, k.seq, k.near, k.same = *p, int32(n), o.seq, o.isNear(next, p.PSN), false
 	k.p.Payload = payload
 	o.slots[int(p.PSN)&(len(o.slots)-1)] = k
 	if end := p.PSN.Add(n); o.n == 0 || end.After(o.top) {
 		o.top = end
 	}
 	o.n++
+	o.psns += int32(n)
 	return true
 }
 
@@ -157,6 +160,7 @@ func (o *reorder) take(e *Engine, psn ib.PSN, p *ib.Packet) bool {
 // drop removes a packet.
 func (o *reorder) drop(e *Engine, k *keptPacket) {
 	o.slots[int(k.p.PSN)&(len(o.slots)-1)] = nil
+	o.psns -= k.psns
 	if o.n--; o.n == 0 {
 		o.seq, o.doubt = 0, 0
 	}

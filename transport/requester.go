@@ -17,6 +17,7 @@ import "github.com/goroce/goroce/ib"
 //	probe.go                    tail loss probes
 //	patient.go                  requests that need no answer soon
 //	window.go                   how much may be unacknowledged
+//	stride.go                   how fast a large window leaves
 //	localops.go                 LOCAL_INV and BIND_MW
 //	send_unreliable.go          UC and UD
 //
@@ -60,6 +61,7 @@ type requester struct {
 	inRuns bool // the last response to a READ came in a run
 	runs   bool // a response to a READ has come in a run
 	left   int  // packets in flight at the last transmission; for selective repeat
+	stride stride
 	askNow bool // the next packet requests an answer
 
 	sentAgain  uint32        // packets since RTS
@@ -277,10 +279,7 @@ func (sq *requester) sendRequests(now int64, batch []TxPacket) int {
 		sq.armTimers(now, qp.paceLimited())
 		sq.win.used = max(sq.win.used, span(sq.una, sq.end))
 		if !qp.e.cfg.Tuning.GoBackN {
-			sq.left = span(sq.una, sq.end)
-			if sq.watching() {
-				sq.left = sq.miss.inFlight(sq.left)
-			}
+			sq.left = sq.inFlight()
 		}
 	}
 	qp.share.endTurn()
@@ -312,7 +311,7 @@ func (sq *requester) admissible(now int64) *sendWQE {
 			}
 			continue
 		}
-		if !sq.fits(w) || sq.retry.spreadNs != 0 && sq.spreads(now) {
+		if !sq.fits(w) || sq.retry.spreadNs != 0 && sq.spreads(now) || sq.strides(now) {
 			return nil
 		}
 		return w

@@ -28,7 +28,29 @@ func (sq *requester) fits(w *sendWQE) bool {
 		shift = nearShift
 	}
 	left := int(w.npkts - sq.curPkt)
-	return left <= room || room<<shift >= sq.win.bound(w)
+	return left <= room || room<<shift >= sq.win.bound(w) || room >= maxReadPart
+}
+
+// stretch returns how many times as much as on a short path may be in flight: see window.
+func (sq *requester) stretch() uint8 {
+	if !sq.peerKeeps {
+		return 1
+	}
+	return uint8(min(max(sq.rtt.least/farNs, 1), maxStretch))
+}
+
+// stretchWindow follows stretch, after one of its inputs has changed.
+func (sq *requester) stretchWindow() {
+	if n := sq.stretch(); n != sq.win.stretch {
+		sq.win.stretch = n
+		sq.win.limit(sq.qp)
+	}
+}
+
+// halfUsed reports whether only a part of a large window was used when the packet of the last
+// sample left. The round trip then says nothing of the window.
+func (sq *requester) halfUsed() bool {
+	return sq.win.size > sq.win.near && int(sq.rtt.flight)*3/2 < sq.win.size
 }
 
 // depth returns how many READs and atomics may be outstanding. While a response is missing, those

@@ -60,9 +60,13 @@ func (r *responder) keepAhead(now int64, p *ib.Packet, d int) (news bool) {
 	return p.AckReq || p.PSN != top || top == next
 }
 
-// keepsAhead returns how far ahead of the expected PSN packets are kept.
+// keepsAhead returns how far ahead of the expected PSN packets are kept: further if at least half
+// of those so far ahead are here, as when a peer on a long path uses its window. So forged packets
+// with a few of these PSNs have no more kept.
 func (r *responder) keepsAhead() int {
-	return min(max(minKeepAhead, r.qp.attr.MaxUnackedPackets, r.qp.e.cfg.Tuning.MaxUnackedPackets), maxKeepAhead)
+	dense := min(2*int(r.kept.psns), DefaultMaxUnackedPackets<<maxLong*maxStretch)
+	return min(max(minKeepAhead, dense, r.qp.attr.MaxUnackedPackets, r.qp.e.cfg.Tuning.MaxUnackedPackets),
+		maxKeepAhead)
 }
 
 // executeFrom executes the request whose turn it is, then the kept ones that follow it without a

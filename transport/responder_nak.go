@@ -107,7 +107,7 @@ func (r *responder) repaired(now int64) {
 // nearGap returns how far ahead of the expected PSN a packet may be to count as behind a gap at
 // once: see minNearGap. A QP with a larger window assumes one as large at its peer.
 func (r *responder) nearGap() int {
-	return max(minNearGap, r.qp.attr.MaxUnackedPackets, r.qp.e.cfg.Tuning.MaxUnackedPackets)
+	return max(minNearGap, r.keepsAhead(), r.qp.attr.MaxUnackedPackets, r.qp.e.cfg.Tuning.MaxUnackedPackets)
 }
 
 // awaitProgress delays the NAK for a packet far ahead. Addresses and QP number suffice to forge

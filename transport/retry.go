@@ -96,7 +96,8 @@ func (r *retryState) onProgress(sq *requester, now int64) (trip, late bool) {
 		p.update(sq.qp, &sq.rtt)
 		return false, false
 	}
-	sq.win.idle = sq.rtt.empty
+	sq.win.idle = sq.rtt.empty && !sq.halfUsed()
+	sq.stretchWindow()
 	p.backoff = 0
 	p.update(sq.qp, &sq.rtt)
 	if f := sq.flight; f != nil && sq.bounded() {

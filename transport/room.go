@@ -248,17 +248,19 @@ func (e *Engine) bounded() bool { return e.reading != nil }
 // hold room for ever.
 func (sq *requester) bounded() bool { return sq.flight != nil && sq.qp.attr.Timeout != 0 }
 
-// priceOf returns what the next packet of w takes of the peer's room. Unless it is the first of a
+// priceOf returns what the next packet of w takes of the peer's room: less on a long path, where it
+// may still be on its way when the peer has handled those before it. Unless it is the first of a
 // turn, it counts as one of a run.
 func (sq *requester) priceOf(w *sendWQE, first bool) int {
 	bytes := headerRoom
 	if op := &sendOps[w.op]; !op.waits {
 		bytes += min(int(w.length)-int(sq.curPkt)*sq.qp.mtu, sq.qp.mtu)
 	}
+	p := &sq.flight.run
 	if first {
-		return sq.flight.single.of(bytes)
+		p = &sq.flight.single
 	}
-	return sq.flight.run.of(bytes)
+	return max(p.of(bytes)/int(sq.win.stretch), 1)
 }
 
 // reading returns what bounds the responses that the QP requests, which is this device's room, or
@@ -271,13 +273,14 @@ func (sq *requester) reading() *flight {
 }
 
 // readCost returns what a packet of the response to the READ w takes of this device's room: less,
-// if the last one came in a run.
+// if the last one came in a run, or on a long path.
 func (sq *requester) readCost(w *sendWQE) int {
 	bytes := headerRoom + min(int(w.length), sq.qp.mtu)
+	p := &sq.qp.e.reading.single
 	if sq.inRuns {
-		return sq.qp.e.reading.run.of(bytes)
+		p = &sq.qp.e.reading.run
 	}
-	return sq.qp.e.reading.single.of(bytes)
+	return max(p.of(bytes)/int(sq.win.stretch), 1)
 }
 
 // hasRoom reports whether there is room for the next packet of w at the peer, or for its response
@@ -303,7 +306,7 @@ func (sq *requester) hasRoom(w *sendWQE, first bool) bool {
 		return true
 	}
 	more := min(int(w.npkts-sq.curPkt), txQuantum) - 1
-	f.enter(qp, sq.cost+more*f.run.of(headerRoom+qp.mtu))
+	f.enter(qp, sq.cost+more*f.run.of(headerRoom+qp.mtu)/int(sq.win.stretch))
 	return false
 }
 

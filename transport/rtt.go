@@ -13,23 +13,24 @@ type rttEstimate struct {
 	psn    ib.PSN // of the timed packet
 	sentAt int64
 
-	smoothed int64 // ns; 0 if unknown
-	variance int64 // ns
-	least    int64 // ns
-	last     int64 // ns
-	low      int64 // ns: shortest of the last few samples, which waits for processors do not change
-	lowNext  int64 // ns: of those after them
-	lows     uint8 // how many these are
-	below    uint8 // times in a row that progress after going back took less than least
-	belowNs  int64 // ns: the longest of these
-	mostLow  int64 // ns: the longest low, lately
-	empty    bool  // the last sample shows no queue
-	short    bool  // the last sample shows no queue, or a short one
-	waits    bool  // the shortest of the last few samples shows a long queue
-	awaits   int64 // ns: an answer may take that long; 0 if unknown
-	window   int   // that of the last sample, when its packet left
-	// nextWindow is that of the next sample.
-	nextWindow int
+	smoothed   int64 // ns; 0 if unknown
+	variance   int64 // ns
+	least      int64 // ns
+	last       int64 // ns
+	low        int64 // ns: shortest of the last few samples, which waits for processors do not change
+	lowNext    int64 // ns: of those after them
+	lows       uint8 // how many these are
+	below      uint8 // times in a row that progress after going back took less than least
+	belowNs    int64 // ns: the longest of these
+	mostLow    int64 // ns: the longest low, lately
+	empty      bool  // the last sample shows no queue
+	short      bool  // the last sample shows no queue, or a short one
+	waits      bool  // the shortest of the last few samples shows a long queue
+	awaits     int64 // ns: an answer may take that long; 0 if unknown
+	window     int   // that of the last sample, when its packet left
+	flight     int32 // what was in flight then
+	nextFlight int32 // that of the next sample
+	nextWindow int   // the same
 }
 
 // start begins to time a packet that requests an answer. It returns false while timing another.
@@ -80,7 +81,7 @@ func (e *rttEstimate) answers(una ib.PSN) bool { return e.timing && una.After(e.
 // sampleOf takes one round trip as a sample.
 func (e *rttEstimate) sampleOf(rtt int64) {
 	rtt = max(rtt, 1)
-	e.last, e.slow, e.below, e.window = rtt, 0, 0, e.nextWindow
+	e.last, e.slow, e.below, e.window, e.flight = rtt, 0, 0, e.nextWindow, e.nextFlight
 	if e.smoothed == 0 {
 		e.smoothed, e.variance, e.least = rtt, rtt/2, rtt
 		e.low, e.lowNext, e.mostLow, e.short = rtt, rtt, rtt, true

@@ -242,7 +242,10 @@ func (sq *requester) moved(now int64, w *sendWQE, n uint32, ackReq bool) {
 	if sq.psn == sq.end {
 		sq.end = sq.end.Add(int(n))
 		if ackReq && sq.rtt.start(now, sq.psn) {
-			sq.rtt.nextWindow = sq.win.size
+			sq.rtt.nextWindow, sq.rtt.nextFlight = sq.win.size, 0
+			if sq.win.size > sq.win.near {
+				sq.rtt.nextFlight = int32(sq.inFlight())
+			}
 			if sq.qp.delay != nil {
 				sq.qp.delay.timed(now, sq)
 			}
@@ -293,7 +296,7 @@ func (sq *requester) askEvery(w *sendWQE) int {
 // the slowest cable. With two per window a long path is idle meanwhile. If losses have reduced the
 // window, it is the path that limits.
 func (sq *requester) askShift() int {
-	if w := &sq.win; w.ruled || sq.rtt.least >= farNs && w.size == w.max {
+	if w := &sq.win; w.ruled || sq.rtt.least >= farNs && w.size >= w.near {
 		return farShift
 	}
 	return nearShift

@@ -8,9 +8,15 @@ import "github.com/goroce/goroce/ib"
 // connection begins with a few packets, because nothing is known of the path, and doubles them in
 // each round trip until a loss: a whole window would overflow a small queue before the first answer
 // comes. After a timeout it begins anew.
+//
+// What is on a long way does not wait at the receiver. So to a peer that knows selective repeat the
+// window may become several times as large there (stretch), as many as a path of 1.6 Gb/s holds. It
+// does not double up to that, but grows by quarters while the path is not full: what a doubling
+// sends too much would be thousands of packets.
 type window struct {
 	size     int // packets of long messages; short ones have the same, up to max>>long
 	max      int
+	near     int  // max on a short path; the beginning doubles up to this
 	ackEvery int  // packets between two AckReqs, at most
 	acked    int  // packets acknowledged since the last growth
 	used     int  // most packets that were unacknowledged at a time; the window grows to twice that
@@ -24,6 +30,8 @@ type window struct {
 	long  uint8
 	idle  bool // no loss since, and the last round trip was so short that nothing was queued
 	ruled bool // control by delay sets the window, and losses do not change it
+	// stretch is max in times of near, except that maps of the peer have fewer bits.
+	stretch uint8
 }
 
 // bound returns how many packets may be unacknowledged or requested when one of r is sent.
@@ -44,10 +52,10 @@ func (w *window) interval(r *sendWQE) int {
 
 // newWindow returns the window of a connection that begins.
 func newWindow(qp *QP) window {
-	var w window
+	w := window{stretch: 1}
 	w.limit(qp)
 	if w.size = w.max; !qp.explicitWindow() {
-		w.size, w.goal = min(startWindow<<w.long, w.max), w.max
+		w.size, w.goal = min(startWindow<<w.long, w.near), w.near
 	}
 	return w
 }
@@ -75,8 +83,11 @@ func (w *window) limit(qp *QP) {
 			w.long++
 		}
 	}
-	w.max <<= w.long
-	w.size, w.goal = min(max(w.size, 1), w.max), min(w.goal, w.max)
+	w.near = w.max << w.long
+	if w.max = w.near; w.stretch > 1 && !qp.explicitWindow() {
+		w.max = max(w.near, min(w.near*int(w.stretch), 8*qp.mtu))
+	}
+	w.size, w.goal = min(max(w.size, 1), w.max), min(w.goal, w.near)
 	if w.ackEvery = t.AckReqInterval; w.ackEvery == 0 {
 		w.ackEvery = DefaultAckReqInterval
 	}
@@ -97,6 +108,7 @@ func (w *window) onAck(n int) {
 	if w.acked += n; w.acked >= step {
 		w.acked = 0
 		w.size = min(w.size+more, w.max)
+		w.idle = w.idle && w.size <= w.near // the next sample shows whether more fits
 	}
 }
 
@@ -113,15 +125,15 @@ func (w *window) growth() (more, step int) {
 
 // rule sets the window to n packets, and lets nothing else change it until release.
 func (w *window) rule(n int) {
-	w.size, w.max, w.long, w.ruled, w.goal, w.begins = n, n, 0, true, 0, false
+	w.size, w.max, w.near, w.long, w.ruled, w.goal, w.begins = n, n, n, 0, true, 0, false
 	w.ackEvery = max(n>>farShift, 1)
 }
 
-// release restores the full window.
+// release restores the full window of a short path.
 func (w *window) release(qp *QP) {
 	w.ruled = false
 	w.limit(qp)
-	w.size = w.max
+	w.size = w.near
 }
 
 // onRun does what n calls of onAck(1) do.
@@ -145,10 +157,10 @@ func (w *window) onLoss() { w.shrink(2, minWindow) }
 // does: after a pause of the path it is soon back. What was doubling from the beginning doubles on,
 // as nothing was learned of the path.
 func (w *window) onTimeout() {
-	goal, least := w.size/2, max(startWindow, minWindow<<w.long)
+	goal, least := min(w.size/2, w.near), max(startWindow, minWindow<<w.long)
 	switch {
 	case w.starting() || w.begins:
-		goal = w.max
+		goal = w.near
 	case w.size <= least: // nothing has come since the last one
 		goal = w.goal
 	}
@@ -160,7 +172,7 @@ func (w *window) onTimeout() {
 }
 
 // starting reports whether the window doubles since the connection began.
-func (w *window) starting() bool { return w.goal == w.max }
+func (w *window) starting() bool { return w.goal == w.near }
 
 // suspect notes, before a loss reduces the window, that it may not be due to lack of room.
 func (w *window) suspect() {
@@ -172,7 +184,7 @@ func (w *window) suspect() {
 func (w *window) acquit() {
 	w.reopen(w.before)
 	if w.begins {
-		w.goal = w.max
+		w.goal = w.near
 	}
 	w.before, w.begins = 0, false
 }

@@ -207,7 +207,7 @@ func TestWindowGrows(t *testing.T) {
 			require.Equal(t, size+4, w.size)
 			require.Equal(t, min(1<<long, max(size>>growShift, 1)), most)
 		}
-		w := window{size: 80, max: 256, used: 256, long: long, idle: true}
+		w := window{size: 80, max: 256, near: 256, used: 256, long: long, idle: true}
 		w.onRun(80)
 		require.Equal(t, 100, w.size)
 		for range 20 {

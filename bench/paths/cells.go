@@ -46,6 +46,8 @@ func Rows() (rows []Row) {
 	add(lossy(ten, 0.001))
 	add(lossy(Path{Mbps: 100, Delay: 20 * ms, Queue: 400}, 0.0001))
 	add(lossy(Path{Mbps: 50, Delay: 50 * ms, Queue: 400}, 0.0001))
+	add(Path{Mbps: 200, Delay: 50 * ms, Queue: 1000})
+	add(Path{Mbps: 400, Delay: 20 * ms, Queue: 1000})
 	add(Path{Mbps: 50, Delay: ms / 2, Queue: 30})
 	add(Path{Mbps: 400, Delay: ms / 10, Queue: 100})
 	marked := with(base, func(p *Path) { p.Mark = 30 })

@@ -64,6 +64,10 @@ const (
 	againMost = 2
 )
 
+// warmTrips is how many round trips a round runs at least before it counts: a connection on a long
+// path needs some until its window is open, and TCP as many.
+const warmTrips = 25
+
 // runner is a run.
 type runner struct {
 	o    Options
@@ -169,7 +173,7 @@ func (r *runner) measure(row *Row, c *Contender, seed uint64, res *Result) (err 
 	if err := m.begin(); err != nil {
 		return err
 	}
-	time.Sleep(r.o.Warm)
+	time.Sleep(max(r.o.Warm, warmTrips*2*row.Path.Delay))
 	before, err := m.look()
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package simreport
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -33,6 +34,8 @@ type Path struct {
 	Runs       bool    // hosts send runs of packets as one datagram
 	Ordinary   bool    // the far end of each flow does not repeat selectively
 	Silence    int64   // ns: SilenceTimeout of connections
+	Messages   int     // that are queued; 0 is 64, or 4 MiB
+	Reads      uint8   // that a connection may have outstanding; 0 is the default
 	Changes    []Change
 	SmallNs    int64 // there is a message of 64 bytes so often, from a host of its own; 0: none
 	CNPNs      int64 // gap between CNPs
@@ -239,7 +242,7 @@ func (r *pathRig) flow(x *PathFlow, at [2]*noisyLink, to *verbs.Device) error {
 	if x.Op == verbs.WRRead {
 		ends[0], ends[1], program = to, from, at[1]
 	}
-	h, err := pathPair(ends, x.Op, r.s.Silence)
+	h, err := r.s.pair(ends, x.Op)
 	if err != nil {
 		return err
 	}
@@ -284,14 +287,16 @@ func (r *pathRig) work(now int64) error {
 	return h.qp.PostSend(&h.wr)
 }
 
-// pathPair connects the two ends of a flow.
-func pathPair(dev [2]*verbs.Device, op verbs.WROpcode, silenceNs int64) (*sender, error) {
-	h := &sender{dev: dev[0], queue: 64}
+// pair connects the two ends of a flow.
+func (s *Path) pair(dev [2]*verbs.Device, op verbs.WROpcode) (*sender, error) {
+	h := &sender{dev: dev[0], queue: cmp.Or(s.Messages, 64)}
 	var mrs [2]*verbs.MR
 	var qps [2]*verbs.QP
 	var cqs [2]*verbs.CQ
 	attr := verbs.DefaultConnAttr()
-	attr.MTU, attr.SilenceTimeout = pathMTU, time.Duration(silenceNs)
+	attr.MTU, attr.SilenceTimeout = pathMTU, time.Duration(s.Silence)
+	attr.MaxRdAtomic = cmp.Or(s.Reads, attr.MaxRdAtomic)
+	attr.MaxDestRdAtomic = attr.MaxRdAtomic
 	for i, d := range dev {
 		pd, err := d.AllocPD()
 		if err != nil {

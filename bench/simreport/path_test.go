@@ -81,6 +81,26 @@ func TestWindowGoesOn(t *testing.T) {
 	}
 }
 
+// A path that holds more than the window of a short path is filled, with and without losses: the
+// window grows with the round trip. READs are as deep as the path.
+func TestWindowFillsLongFatPath(t *testing.T) {
+	for _, op := range []verbs.WROpcode{verbs.WRWrite, verbs.WRRead} {
+		for _, loss := range []float64{0, 0.0001, 0.001} {
+			for _, s := range []Path{
+				{Rate: 200 * cc.Mbps, Queue: 1000, Flows: []PathFlow{{RTTNs: 100 * Millisecond, Op: op}}},
+				{Rate: 400 * cc.Mbps, Queue: 1000, Flows: []PathFlow{{RTTNs: 40 * Millisecond, Op: op}}},
+			} {
+				s.Runs, s.Loss, s.Reads, s.Messages = true, loss, 128, 128
+				s.DurationNs, s.WarmupNs = 6000*Millisecond, 2500*Millisecond
+				r := runPath(t, &s)
+				t.Logf("%v, %d ms, %g %% lost: %.1f of %.1f Mb/s, %.2f %% dropped, %d sent again of %d lost", op,
+					s.Flows[0].RTTNs/Millisecond, 100*loss, r.Total, r.PayloadMax, 100*r.Dropped, r.Resent, r.Lost)
+				require.Greater(t, r.Total, 0.88*r.PayloadMax)
+			}
+		}
+	}
+}
+
 // A window beside a short queue loses few packets whenever it has filled it, also if packets leave
 // in runs, and each time it loses some it becomes smaller.
 func TestWindowShortQueue(t *testing.T) {
