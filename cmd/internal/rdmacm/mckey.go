@@ -66,6 +66,9 @@ func (p *mckey) run(ctx context.Context, env *tool.Env) (err error) {
 	}
 	r := &mckeyRun{nodes, p, group}
 	defer func() { err = errors.Join(err, r.close()) }()
+	if !group.IsMulticast() { // there may be no way to it, which would be the error
+		return &getopt.Error{Option: "-m", Reason: group.String() + " is not a multicast address"}
+	}
 	if err = p.checkSize(r.side); err == nil {
 		err = r.do(ctx, local)
 	}
