@@ -20,6 +20,36 @@ func (l *loop) unacked() int {
 	}
 }
 
+// Only to a peer that repeats selectively, and on a long path, the window may be larger; and no
+// larger than what a map of the peer can tell of, or what the program has set.
+func TestWindowStretches(t *testing.T) {
+	for _, c := range []struct {
+		keeps   bool
+		least   int64
+		mtu     ib.MTU
+		set     int
+		stretch uint8
+		max     int
+	}{
+		{false, 100e6, ib.MTU1024, 0, 1, 1024}, {true, 9e6, ib.MTU1024, 0, 1, 1024},
+		{true, 10e6, ib.MTU1024, 0, 2, 2048}, {true, 100e6, ib.MTU1024, 0, 8, 8192},
+		{true, 100e6, ib.MTU4096, 0, 8, 2048}, {true, 100e6, ib.MTU256, 0, 8, 2048},
+		{true, 100e6, ib.MTU1024, 64, 8, 64},
+	} {
+		l := newLoop(t, loopOptions{mtu: c.mtu, caps: QPCaps{MaxSendWR: 1, MaxSendSGE: 1}})
+		l.a.e.cfg.GSO = true
+		l.a.qp.attr.MaxUnackedPackets = c.set
+		sq := &l.a.qp.sq
+		sq.peerKeeps, sq.rtt.least = c.keeps, c.least
+		sq.win.limit(l.a.qp)
+		sq.stretchWindow()
+		require.Equal(t, c.stretch, sq.win.stretch)
+		require.Equal(t, c.max, sq.win.max, c)
+		sq.forgetPeer()
+		require.LessOrEqual(t, sq.win.max, 1024)
+	}
+}
+
 // The default window is one of packets, whatever their size and the path MTU.
 func TestWindowDefault(t *testing.T) {
 	for _, c := range []struct {
