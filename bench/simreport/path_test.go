@@ -84,20 +84,21 @@ func TestWindowGoesOn(t *testing.T) {
 // A path that holds more than the window of a short path is filled, with and without losses: the
 // window grows with the round trip. READs are as deep as the path.
 func TestWindowFillsLongFatPath(t *testing.T) {
-	for _, op := range []verbs.WROpcode{verbs.WRWrite, verbs.WRRead} {
-		for _, loss := range []float64{0, 0.0001, 0.001} {
-			for _, s := range []Path{
-				{Rate: 200 * cc.Mbps, Queue: 1000, Flows: []PathFlow{{RTTNs: 100 * Millisecond, Op: op}}},
-				{Rate: 400 * cc.Mbps, Queue: 1000, Flows: []PathFlow{{RTTNs: 40 * Millisecond, Op: op}}},
-			} {
-				s.Runs, s.Loss, s.Reads, s.Messages = true, loss, 128, 128
-				s.DurationNs, s.WarmupNs = 6000*Millisecond, 2500*Millisecond
-				r := runPath(t, &s)
-				t.Logf("%v, %d ms, %g %% lost: %.1f of %.1f Mb/s, %.2f %% dropped, %d sent again of %d lost", op,
-					s.Flows[0].RTTNs/Millisecond, 100*loss, r.Total, r.PayloadMax, 100*r.Dropped, r.Resent, r.Lost)
-				require.Greater(t, r.Total, 0.88*r.PayloadMax)
-			}
-		}
+	for _, c := range []struct {
+		op   verbs.WROpcode
+		rate cc.Rate
+		rtt  int64
+		loss float64
+	}{
+		{verbs.WRWrite, 200, 100, 0}, {verbs.WRWrite, 400, 40, 0.001}, {verbs.WRRead, 200, 100, 0.0001},
+	} {
+		s := Path{Rate: c.rate * cc.Mbps, Queue: 1000, Flows: []PathFlow{{RTTNs: c.rtt * Millisecond, Op: c.op}}}
+		s.Runs, s.Loss, s.Reads, s.Messages = true, c.loss, 128, 128
+		s.DurationNs, s.WarmupNs = 6000*Millisecond, 2500*Millisecond
+		r := runPath(t, &s)
+		t.Logf("%v, %d ms, %g %% lost: %.1f of %.1f Mb/s, %.2f %% dropped, %d sent again of %d lost", c.op,
+			c.rtt, 100*c.loss, r.Total, r.PayloadMax, 100*r.Dropped, r.Resent, r.Lost)
+		require.Greater(t, r.Total, 0.88*r.PayloadMax)
 	}
 }
 
