@@ -59,7 +59,7 @@ var lineBudgets = map[string]int{
 	"mem":                 2125,
 	"transport":           13235,
 	"roce/verbs":          4811,
-	"roce/rdmacm":         6277,
+	"roce/rdmacm":         6282,
 	"roce/rsocket":        6298,
 	"roce/analyse":        9345,
 	"roce/internal/shard": 3769,

@@ -161,8 +161,13 @@ func connectFrom(local *net.UDPAddr, dst netip.Addr) (netip.Addr, error) {
 // stands in the way of the question says nothing about the route.
 func checkRoute(src, dst netip.Addr) error {
 	local := net.UDPAddrFromAddrPort(netip.AddrPortFrom(src, 0))
-	if src.IsLinkLocalUnicast() {
-		local.Zone = dst.Zone()
+	if src.Is6() && src.IsLinkLocalUnicast() || dst.Is6() && dst.IsLinkLocalUnicast() {
+		if dst.Zone() == "" {
+			return nil // the link knows the interface, and the kernel would want its name
+		}
+		if src.IsLinkLocalUnicast() {
+			local.Zone = dst.Zone()
+		}
 	}
 	_, err := connectFrom(local, dst)
 	for _, none := range []syscall.Errno{

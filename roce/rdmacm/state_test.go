@@ -64,3 +64,11 @@ func TestSourceError(t *testing.T) {
 		require.Contains(t, err.Error(), "192.0.2.1")
 	}
 }
+
+// A link-local address without a zone has a way by the interface that the link knows.
+func TestRouteWithoutAZone(t *testing.T) {
+	near, far := netip.MustParseAddr("fe80::1"), netip.MustParseAddr("2001:db8::1")
+	require.NoError(t, checkRoute(near, netip.MustParseAddr("fe80::2")))
+	require.NoError(t, checkRoute(near, far))
+	require.NoError(t, checkRoute(far, near))
+}
