@@ -61,8 +61,8 @@ func (r *responder) keepAhead(now int64, p *ib.Packet, d int) (news bool) {
 }
 
 // keepsAhead returns how far ahead of the expected PSN packets are kept: further if at least half
-// of those so far ahead are here, as when a peer on a long path uses its window. So forged packets
-// with a few of these PSNs have no more kept.
+// of those so far ahead are here, as when a peer on a long path uses its window. So a few forged
+// packets have no more kept, unless one is a READ, which counts as all that it asks for.
 func (r *responder) keepsAhead() int {
 	dense := min(2*int(r.kept.psns), DefaultMaxUnackedPackets<<maxLong*maxStretch)
 	return min(max(minKeepAhead, dense, r.qp.attr.MaxUnackedPackets, r.qp.e.cfg.Tuning.MaxUnackedPackets),
