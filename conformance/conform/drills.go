@@ -97,7 +97,7 @@ func (o *Options) drills(ctx context.Context, env *matrix.Env, ref *peer.Agent) 
 				case err != nil:
 					rows[i].Result, rows[i].Detail = matrix.Fail, err.Error()
 				case !v4 && !slices.Contains(o.script(rows[i].Op).Needs, drill.NeedIPv6):
-					rows[i].Result, rows[i].Detail = matrix.Skip, "drills have no IPv4 address here that is not the peer's"
+					rows[i].Result, rows[i].Detail = matrix.Skip, "no IPv4 address here that is not the peer's, too"
 				case ctx.Err() == nil:
 					rows[i] = o.oneDrill(ctx, env, target, rows[i])
 				}
@@ -140,12 +140,10 @@ func (o *Options) drillTarget(env *matrix.Env, ref *peer.Agent, lane int) (drill
 		}
 	}
 	if local := cfg.Local[peer.V4]; local.Is4() && local.IsLoopback() {
-		n := 2 * lane
 		if local == ref.Addr(peer.V4) {
-			n += 2 * mostDrillLanes
+			lane += mostDrillLanes
 		}
-		cfg.Local[peer.V4] = beside(local, n)
-		cfg.Stranger[peer.V4] = beside(local, n+1)
+		cfg.Local[peer.V4], cfg.Stranger[peer.V4] = beside(local, 2*lane), beside(local, 2*lane+1)
 	}
 	return drill.NewPeer(cfg)
 }

@@ -17,8 +17,8 @@ import "time"
 // Where the process itself may have no more CPU time, a receiver that waits for one conversation
 // shares too: that takes two thirds of the CPU time of looking, and the quota ends later (pauses).
 //
-// pace counts looks, not time. A look takes 1 us on most machines, 4 us where system calls are slow,
-// and 30 to 100 us where instructions are emulated, and everything else slows down with it.
+// pace counts looks, not time. A look takes 1 us on most machines, 4 us where system calls are
+// slow, and 30 to 100 us where instructions are emulated, and everything else slows down with it.
 type pace struct {
 	since  int64 // since when nothing has come
 	awake  int64 // since when it has looked without a result
