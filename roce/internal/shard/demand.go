@@ -27,7 +27,7 @@ func (d *demand) note(ran bool) {
 }
 
 // alternates reports whether threads take turns at the CPU by yields: four of the last shareOf
-// or so let another run that soon gave the CPU back. Beside unrelated work there are two now and then.
+// let another run that soon gave the CPU back. Beside unrelated work there are two now and then.
 func (d *demand) alternates() bool { return d.brief >= 1./8 }
 
 // yielded notes how long a yield took, and reports whether another thread ran.
