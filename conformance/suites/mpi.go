@@ -123,12 +123,20 @@ func (t *Turn) mpiRun(ctx context.Context, of string, c mpiCase) Result {
 // mpiStart runs a program, whose number of processes, path and arguments follow, and returns what
 // it has said.
 func (t *Turn) mpiStart(ctx context.Context, of string, args ...string) (string, error) {
-	env := append(mpiEnv[:len(mpiEnv):len(mpiEnv)], "UCX_TLS=rc_verbs,ud_verbs,self", "UCX_NET_DEVICES=goroce0:1")
+	// Open MPI has a folder for each user ID, and in a user namespace another user has that of root.
+	dir, err := os.MkdirTemp("", "mpi-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir)
+	env := append(mpiEnv[:len(mpiEnv):len(mpiEnv)], "OMPI_MCA_orte_tmpdir_base="+dir)
 	if t.Site.On == OnNothing {
-		env = append(mpiEnv[:len(mpiEnv):len(mpiEnv)], "UCX_TLS=tcp,self")
+		env = append(env, "UCX_TLS=tcp,self")
+	} else {
+		env = append(env, "UCX_TLS=rc_verbs,ud_verbs,self", "UCX_NET_DEVICES=goroce0:1")
 	}
 	var said strings.Builder
-	err := t.Site.Run(ctx, 0, Command{
+	err = t.Site.Run(ctx, 0, Command{
 		Dir: filepath.Dir(args[1]), Env: env, Argv: append(strings.Fields(mpiCommand[of]), args...),
 		OnLine: func(line string) { said.WriteString(line) }, Limit: mpiLimit,
 	})
