@@ -47,10 +47,11 @@ func (sq *requester) stretchWindow() {
 	}
 }
 
-// halfUsed reports whether only a part of a large window was used when the packet of the last
-// sample left. The round trip then says nothing of the window.
-func (sq *requester) halfUsed() bool {
-	return sq.win.size > sq.win.near && int(sq.rtt.flight)*3/2 < sq.win.size
+// partUsed reports whether only a part of a large window was used when the packet of the last
+// sample left, most often as it left before the window grew. The round trip then says nothing of
+// the window.
+func (sq *requester) partUsed() bool {
+	return sq.win.size > sq.win.near && int(sq.rtt.flight)*8/7 < sq.win.size
 }
 
 // depth returns how many READs and atomics may be outstanding. While a response is missing, those
