@@ -134,6 +134,7 @@ func (sq *requester) endRound(now int64, responses bool) {
 	w.convict()
 	if most := max(x.got, minWindow<<w.long); most < w.size {
 		w.size, w.acked, w.idle = most, 0, false
+		sq.trips.forget()
 		sq.roomLost(now, responses)
 	}
 }
