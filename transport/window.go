@@ -151,8 +151,8 @@ func (w *window) onRun(n int) {
 
 // onLoss halves the window after packets were lost. If it took 3/10, as TCP cubic does, a cubic
 // flow beside it would get a sixth: it loses more often in the same full queue (docs/loss.md). A
-// large window fills a long path, whose queue is the smaller part: without it the path holds as much
-// less as the shortest round trip is shorter than the last one. That much stays, up to 7/10.
+// large window fills a long path, whose queue is the smaller part: without it the path holds as
+// much less as the shortest round trip is shorter than the last one. That much stays, up to 7/10.
 func (w *window) onLoss(e *rttEstimate) {
 	to := w.size / 2
 	if w.size > w.near && e.last != 0 {

@@ -17,8 +17,9 @@ func TestStreamFillsLongPath(t *testing.T) {
 	sim.Test(t, sim.Config{Seed: 1, MTU: ib.MTU4096}, func(t *testing.T, network *sim.Fabric) {
 		const rate, trip = 200e6, 100 * time.Millisecond
 		from, to := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddrPort("192.0.2.2:80")
-		network.Route(from, to.Addr(), network.NewTrunk(sim.Pipe{BitsPerSecond: rate, Latency: trip / 2, QueueBytes: 1500e3}))
-		network.Route(to.Addr(), from, network.NewTrunk(sim.Pipe{BitsPerSecond: rate, Latency: trip / 2, QueueBytes: 1500e3}))
+		way := sim.Pipe{BitsPerSecond: rate, Latency: trip / 2, QueueBytes: 1500e3}
+		network.Route(from, to.Addr(), network.NewTrunk(way))
+		network.Route(to.Addr(), from, network.NewTrunk(way))
 		l, err := (&rsocket.ListenConfig{Device: openDevice(t, network, to.Addr())}).ListenAddr(to)
 		require.NoError(t, err)
 		done := make(chan float64)
