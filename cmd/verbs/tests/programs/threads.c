@@ -55,9 +55,22 @@ static void *send_some(void *arg)
 	}
 }
 
+// patient_pair has ACK timeouts of 1 s: a thread that loses the CPU with the device's lock may be away for longer than half a second.
+static void patient_pair(void)
+{
+	struct end *ends[] = {&a, &b};
+	for (int i = 0; i < 2; i++) {
+		end_open(ends[i], i, 4096);
+		ends[i]->qp = end_qp(ends[i], IBV_QPT_RC, NULL);
+		to_init(ends[i]->qp);
+	}
+	for (int i = 0; i < 2; i++)
+		to_rts_with(ends[i]->qp, ends[!i]->qp->qp_num, ends[!i]->gid, 18);
+}
+
 int main(void)
 {
-	pair_open(&a, &b, IBV_QPT_RC, 4096);
+	patient_pair();
 	for (int round = 0; round < 20; round++) {
 		pthread_t t[8];
 		for (int i = 0; i < 8; i++)
