@@ -50,6 +50,9 @@ func TestCable(t *testing.T) {
 			netip.MustParseAddr([]string{"fd88::1", "fd88::2"}[i])}
 		end.Run("ip", "addr", "add", addrs[0].String()+"/24", "dev", "eth0")
 		end.Run("ip", "addr", "add", addrs[1].String()+"/64", "dev", "eth0", "nodad")
+		if linktest.Before(t, 6, 2) { // a packet socket cannot tell there how a run is split
+			end.Run("ethtool", "-K", "eth0", "tx-udp-segmentation", "off")
+		}
 		var dev *verbs.Device
 		end.Do(func() {
 			var l link.Link
