@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"strings"
-	"time"
 
 	"github.com/goroce/goroce/conformance/lab"
 	"github.com/goroce/goroce/conformance/programs"
@@ -64,29 +64,19 @@ func hasExited(err error) bool {
 	return errors.As(err, &here) && here.ExitCode() >= 0 || errors.As(err, &there)
 }
 
-func (s *Site) runInGuest(ctx context.Context, c Command) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	if c.Limit > 0 {
-		defer time.AfterFunc(c.Limit, func() { cancel(errLong) }).Stop()
-	}
-	w, read := c.lines(cancel)
+func (s *Site) runInGuest(ctx context.Context, c Command, output io.Writer) error {
 	// By its path: busybox, which has changed the root, would take its own.
 	argv := append(append([]string{"/usr/bin/env", "--chdir=" + c.Dir}, c.Env...), c.Argv...)
-	p, err := s.guest.StartTo(ctx, w, argv...)
-	if err == nil {
-		err = p.Wait()
+	p, err := s.guest.StartTo(ctx, output, argv...)
+	if err != nil {
+		return err
 	}
-	w.Close()
-	<-read
-	var exit *lab.ExitError
-	switch {
-	case ctx.Err() != nil:
-		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
-	case errors.As(err, &exit) && killedBy(err) != 0:
-		return fmt.Errorf("signal: %v", killedBy(err))
-	case errors.As(err, &exit) && exit.Err == nil: // without all that it has printed
-		return guestExit(exit.Code)
+	err = p.Wait()
+	if signal := killedBy(err); signal != 0 {
+		return fmt.Errorf("signal: %v", signal)
+	}
+	if exit := (*lab.ExitError)(nil); errors.As(err, &exit) && exit.Err == nil {
+		return guestExit(exit.Code) // without all that it has printed
 	}
 	return err
 }

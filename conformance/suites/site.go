@@ -117,30 +117,18 @@ func (s *Site) RunPlain(ctx context.Context, end int, c Command) error {
 }
 
 func (s *Site) run(ctx context.Context, end int, argv []string, c Command) error {
-	if s.guest != nil {
-		return s.runInGuest(ctx, c)
-	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if c.Limit > 0 {
 		defer time.AfterFunc(c.Limit, func() { cancel(errLong) }).Stop()
 	}
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Dir = c.Dir
-	cmd.Env = append(append(os.Environ(), "LC_ALL=C.UTF-8"), c.Env...)
-	unix.SetGroup(cmd)
-	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
-	cmd.WaitDelay = drainTime
 	w, read := c.lines(cancel)
-	cmd.Stdout, cmd.Stderr = w, w
 	var err error
-	if e := s.net.Pair[end].Do(func() { err = cmd.Start() }); e != nil || err != nil {
-		w.Close()
-		return errors.Join(e, err)
+	if s.guest != nil {
+		err = s.runInGuest(ctx, c, w)
+	} else {
+		err = s.runHere(ctx, end, argv, c, w)
 	}
-	err = cmd.Wait()
-	// What the program has left running goes with it.
-	_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
 	w.Close()
 	<-read
 	if ctx.Err() != nil {
@@ -149,18 +137,34 @@ func (s *Site) run(ctx context.Context, end int, argv []string, c Command) error
 	return err
 }
 
+func (s *Site) runHere(ctx context.Context, end int, argv []string, c Command, output io.Writer) error {
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Dir = c.Dir
+	cmd.Env = append(append(os.Environ(), "LC_ALL=C.UTF-8"), c.Env...)
+	unix.SetGroup(cmd)
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	cmd.WaitDelay = drainTime
+	cmd.Stdout, cmd.Stderr = output, output
+	var err error
+	if e := s.net.Pair[end].Do(func() { err = cmd.Start() }); e != nil || err != nil {
+		return errors.Join(e, err)
+	}
+	err = cmd.Wait()
+	// What the program has left running goes with it.
+	_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
+	return err
+}
+
 // lines takes what a program prints, until it is closed; read is closed when all lines have been
 // told of. Where none comes for too long, cancel is called.
 func (c Command) lines(cancel context.CancelCauseFunc) (w *io.PipeWriter, read <-chan struct{}) {
 	r, w := io.Pipe()
 	done := make(chan struct{})
-	var quiet *time.Timer
-	if c.Silence > 0 {
-		quiet = time.AfterFunc(c.Silence, func() { cancel(errSilent) })
-	}
 	go func() {
 		defer close(done)
-		if quiet != nil {
+		var quiet *time.Timer
+		if c.Silence > 0 {
+			quiet = time.AfterFunc(c.Silence, func() { cancel(errSilent) })
 			defer quiet.Stop()
 		}
 		in := bufio.NewReader(r)
