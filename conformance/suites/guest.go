@@ -14,7 +14,7 @@ import (
 
 // GuestMemoryMB is the memory of a guest that a suite runs in: it holds the suite, and tests fill
 // 1 GiB at both ends.
-const GuestMemoryMB = 4096
+const GuestMemoryMB = 8192
 
 // builtInGuest runs what was built here in a guest, which has the packages for it.
 func builtInGuest(run func(context.Context, *Turn) error) func(context.Context, *Turn) error {
