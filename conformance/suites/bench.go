@@ -75,7 +75,9 @@ func (b libraryBench) place(end int) *programs.Place { return b.turn.place(b.Net
 func (b libraryBench) addr(end int) netip.Addr { return b.place(end).Addr4 }
 
 func (b libraryBench) start(ctx context.Context, end int, argv ...string) (process, error) {
-	return b.place(end).Start(ctx, nil, argv...)
+	p := b.place(end)
+	p.V6 = slices.Contains(argv, perftestV6)
+	return p.Start(ctx, nil, argv...)
 }
 
 func (b libraryBench) listening(ctx context.Context, server process, port int) error {

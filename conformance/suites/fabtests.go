@@ -23,7 +23,7 @@ func fabtests() Suite {
 	return Suite{
 		Name:    "fabtests",
 		About:   "libfabric's fabtests, by its `runfabtests.sh` with its own lists of exclusions",
-		Package: "libfabric", Version: "2.1.0-1.1", Release: "trixie",
+		Package: "libfabric", Version: "2.1.0-1.1", Release: "trixie", Share: 20,
 		Needs: []lab.Need{{What: "python3", Package: "python3-minimal"}, {What: "ps", Package: "procps"},
 			{What: "setpriv", Package: "util-linux"}},
 		Build: `./autogen.sh
@@ -44,6 +44,9 @@ make -j2 install
 // fabSeconds is the script's limit for a test. Its own two minutes are too few for those that fill
 // buffers of 1 GiB on both ends where memory is slow to get. A guest is emulated.
 const fabSeconds, fabGuestSeconds = "400", "900"
+
+// fabSets are the script's sets of tests: all but the long forms of those that are in "short".
+const fabSets = "unit,regression,functional,short,complex,multinode"
 
 // fabSilence is how long the script may print nothing: it has four ends of a test to wait for.
 const fabSilence = 30 * time.Minute
@@ -102,12 +105,8 @@ func (t *Turn) fabProvider(ctx context.Context, dir, provider string) error {
 	if t.Site.guest != nil {
 		limit = fabGuestSeconds
 	}
-	argv := []string{"bash", filepath.Join(bin, "runfabtests.sh"), "-vv", "-T", limit, "-p", bin, "-t", "quick"}
-	if !t.Quick {
-		argv = append(argv[:len(argv)-1], "unit,regression,functional,short,complex,multinode")
-	}
+	argv := []string{"bash", filepath.Join(bin, "runfabtests.sh"), "-vv", "-T", limit, "-p", bin, "-t", fabSets}
 	addrs := strings.NewReplacer(t.Site.Addr(0).String(), "SERVER")
-	parser := fabParser{provider: provider, addrs: addrs, report: t.reportAsked}
 	run := func(p *fabParser, args ...string) error {
 		all := append(append(argv[:len(argv):len(argv)], args...), provider, t.Site.Addr(0).String(),
 			t.Site.Addr(1).String())
@@ -127,56 +126,53 @@ func (t *Turn) fabProvider(ctx context.Context, dir, provider string) error {
 		}
 		return err
 	}
-	if strings.Contains(provider+": ", t.Only) { // all of its tests, or all tests
-		return run(&parser)
+	if t.Share == 0 && strings.Contains(provider+": ", t.Only) { // all of its tests
+		return run(&fabParser{provider: provider, addrs: addrs, report: t.Report})
 	}
 	if p, _, named := strings.Cut(t.Only, ": "); named && !strings.HasSuffix(provider, p) {
 		return nil
 	}
-	except, err := t.fabExcept(dir, provider,
-		func(report func(Result)) error {
-			return run(&fabParser{provider: provider, addrs: addrs, report: report}, "-e", ".")
-		})
-	if err != nil || except == "" {
+	asked, except, err := t.fabExcept(dir, provider, func(report func(Result)) error {
+		return run(&fabParser{provider: provider, addrs: addrs, report: report}, "-e", ".")
+	})
+	if err != nil || len(asked) == 0 {
 		return err
 	}
 	if err := t.Site.Bring(ctx, except); err != nil {
 		return err
 	}
-	return run(&parser, "-f", except)
-}
-
-// reportAsked takes a result, unless nobody asked for the test: the script calls these excluded.
-func (t *Turn) reportAsked(r Result) {
-	if strings.Contains(r.Test, t.Only) {
-		t.Report(r)
-	}
+	return run(&fabParser{provider: provider, addrs: addrs, report: func(r Result) {
+		if asked[r.Test] { // the script reports the others, too, as excluded
+			t.Report(r)
+		}
+	}}, "-f", except)
 }
 
 // fabExcept makes a list of exclusions that leaves out, beside those of the provider's own list,
-// all whose name has not t.Only in it. list reports all tests. It returns "" if none is left.
-func (t *Turn) fabExcept(dir, provider string, list func(func(Result)) error) (string, error) {
+// all tests that are not asked for. list reports all tests.
+func (t *Turn) fabExcept(dir, provider string, list func(func(Result)) error) (asked map[string]bool, file string,
+	err error) {
 	names := strings.Split(provider, ";")
 	own, err := os.ReadFile(filepath.Join(t.Dir, "fabtests", "test_configs", names[len(names)-1],
 		names[len(names)-1]+".exclude"))
 	if err != nil && !os.IsNotExist(err) {
-		return "", err
+		return nil, "", err
 	}
 	var b bytes.Buffer
 	b.Write(own)
-	left := false
+	asked = map[string]bool{}
 	err = list(func(r Result) {
-		if strings.Contains(r.Test, t.Only) {
-			left = true
+		if t.asked(r.Test) {
+			asked[r.Test] = true
 			return
 		}
 		fmt.Fprintf(&b, "^%s$\n", regexp.QuoteMeta(strings.TrimPrefix(r.Test, provider+": ")))
 	})
-	if err != nil || !left {
-		return "", err
+	if err != nil {
+		return nil, "", err
 	}
-	file := filepath.Join(dir, "except")
-	return file, os.WriteFile(file, b.Bytes(), 0o644)
+	file = filepath.Join(dir, "except")
+	return asked, file, os.WriteFile(file, b.Bytes(), 0o644)
 }
 
 // fabParser reads what runfabtests.sh prints with -vv.

@@ -15,7 +15,7 @@ func fio() Suite {
 		Name: "fio",
 		About: "fio with `--ioengine=rdma`, a server and a client, as its `examples/rdmaio-*.fio` have them. By SEND the server verifies what it gets (`--verify`): " +
 			"each block has a header with its offset, and a checksum. Of WRITE and READ fio has no such check",
-		Package: "fio", Version: "3.33-3", Release: "bookworm",
+		Package: "fio", Version: "3.33-3", Release: "bookworm", Share: 10,
 		Packages:   []string{"fio", "librdmacm1", "ibverbs-providers", "coreutils"},
 		Run:        func(ctx context.Context, t *Turn) error { return runFIO(ctx, t, t.newLibraryBench) },
 		RunInGuest: inGuest(runFIO),
@@ -63,8 +63,8 @@ func fioRows() (rows []fioRow) {
 const fioTime = 5 * time.Minute
 
 func runFIO(ctx context.Context, t *Turn, open func() (bench, error)) error {
-	for i, row := range fioRows() {
-		if !strings.Contains(row.name(), t.Only) || t.Quick && i%10 != 0 {
+	for _, row := range fioRows() {
+		if !t.asked(row.name()) {
 			continue
 		}
 		r, err := fioPair(ctx, row, open)

@@ -50,7 +50,7 @@ func (g gtest) run(ctx context.Context, t *Turn) error {
 	if err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(name string) bool { return !g.test(name) || !strings.Contains(name, t.Only) })
+	all = slices.DeleteFunc(all, func(name string) bool { return !g.test(name) || !t.asked(name) })
 	t.Logf("%d tests", len(all))
 	for len(all) > 0 && ctx.Err() == nil {
 		batch := all[:min(gtestBatch, len(all))]

@@ -17,7 +17,7 @@ func imb() Suite {
 		About: "Intel's MPI benchmarks with their check of all that is received (`-DCHECK`): messages and collectives (`MPI1`), collectives that do not block (`NBC`), " +
 			"one-sided communication (`EXT`, `RMA`), with MPICH 4.0.2 and Open MPI 4.1.4 over UCX 1.13.1 as the suite mpi has them. All in four processes, of which " +
 			"some benchmarks use two",
-		Package: "intel/mpi-benchmarks", Version: "2021.11",
+		Package: "intel/mpi-benchmarks", Version: "2021.11", Share: 10,
 		Archive: "https://github.com/intel/mpi-benchmarks/archive/refs/tags/IMB-v2021.11.tar.gz",
 		Needs:   append([]lab.Need{{What: "curl", Package: "curl"}, {What: "g++", Package: "g++"}}, mpi().Needs...),
 		Build: `for mpi in mpich openmpi; do
@@ -43,12 +43,11 @@ var imbParts = []struct{ name, benchmarks string }{
 }
 
 func runIMB(ctx context.Context, t *Turn) error {
-	n := 0
 	for _, of := range []string{"mpich", "openmpi"} {
 		for _, part := range imbParts {
 			for _, b := range strings.Fields(part.benchmarks) {
 				name := of + ": " + part.name + " " + b
-				if n++; !strings.Contains(name, t.Only) || t.Quick && n%10 != 1 {
+				if !t.asked(name) {
 					continue
 				}
 				r := t.imbRun(ctx, of, part.name, b)

@@ -21,7 +21,7 @@ func iser() Suite {
 		Name: "iser",
 		About: "libiscsi's tests of a block device (`iscsi-test-cu --dataloss`) against tgt, by iSER: every command is a SEND, its data are READs and WRITEs of the target. " +
 			"On \"nothing\" the same by iSCSI over TCP",
-		Package: "tgt", Version: "1:1.0.85-1+deb12u1", Release: "bookworm",
+		Package: "tgt", Version: "1:1.0.85-1+deb12u1", Release: "bookworm", Share: 12,
 		Packages: []string{"tgt", "libiscsi-bin", "librdmacm1", "ibverbs-providers", "coreutils"},
 		Run:      runISER,
 	}
@@ -57,7 +57,7 @@ func runISER(ctx context.Context, t *Turn) error {
 	tests := map[string][]string{}
 	count := 0
 	for _, m := range iserTest.FindAllStringSubmatch(p.Output(), -1) {
-		if !strings.Contains(m[1]+"."+m[2], t.Only) || t.Quick && count%10 != 0 {
+		if !t.asked(m[1] + "." + m[2]) {
 			continue
 		}
 		if tests[m[1]] == nil {

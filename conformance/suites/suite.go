@@ -24,6 +24,8 @@ type Suite struct {
 	// Package, Version and Release are the source: a source package of Debian, and the release that
 	// has this version.
 	Package, Version, Release string
+	// Share: of this many tests, a quick run has one; 0: it has all.
+	Share int
 	// Archive is where the source is if Debian has none, which is then fetched from there. Package
 	// is the name of the project.
 	Archive string
@@ -51,11 +53,23 @@ type Turn struct {
 	// guest yet.
 	Guest *lab.Guest
 	Root  *lab.Root
-	Quick bool   // a share of the tests
+	Share int    // of this many tests, one is run; 0: all are
 	Only  string // tests whose name contains this
 	// Report takes a result. Suite and On are filled in.
 	Report func(Result)
 	Logf   func(string, ...any)
+
+	named int // tests that asked has been asked for, and Only has left
+}
+
+// asked reports whether a test is to run. It is called once for each test of the suite, in the
+// order of the suite's, so that each run with the same Share has the same tests.
+func (t *Turn) asked(test string) bool {
+	if !strings.Contains(test, t.Only) {
+		return false
+	}
+	t.named++
+	return t.Share == 0 || t.named%t.Share == 1%t.Share
 }
 
 // All are the suites.

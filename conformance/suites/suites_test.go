@@ -3,6 +3,7 @@ package suites
 import (
 	"bytes"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -189,17 +190,47 @@ func TestFabAddress(t *testing.T) {
 	require.Equal(t, []Result{{Test: "verbs: fi_getinfo_test -s SERVER SERVER", Outcome: Pass}}, got)
 }
 
-// Tests that were not asked for are in the script's list of exclusions, and no results.
-func TestFabOnly(t *testing.T) {
-	var got []Result
-	turn := &Turn{Only: "fi_msg", Report: func(r Result) { got = append(got, r) }}
-	p := fabParser{provider: "verbs", report: turn.reportAsked}
-	for line := range strings.Lines("- name: fi_msg -p \"verbs\"\n  result: Pass\n" +
-		"- name: fi_ubertest -p \"verbs\"\n  result: Excluded\n") {
-		p.line(line)
+// Tests that were not asked for are in the script's list of exclusions.
+func TestFabExcept(t *testing.T) {
+	tests := []string{"fi_msg", "fi_msg -I 5", "fi_ubertest"}
+	for _, c := range []struct {
+		turn  Turn
+		asked []string
+	}{
+		{Turn{Only: "fi_msg"}, tests[:2]}, {Turn{Share: 2}, []string{tests[0], tests[2]}}, {Turn{Only: "none"}, nil},
+	} {
+		c.turn.Dir = t.TempDir()
+		asked, file, err := c.turn.fabExcept(t.TempDir(), "verbs", func(report func(Result)) error {
+			for _, name := range tests {
+				report(Result{Test: "verbs: " + name})
+			}
+			return nil
+		})
+		require.NoError(t, err)
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, name := range tests {
+			want := slices.Contains(c.asked, name)
+			require.Equal(t, want, asked["verbs: "+name], "%s, asked for %v", name, c.asked)
+			require.Equal(t, !want, strings.Contains(string(text), "^"+name+"$\n"), "%s: %s", name, text)
+		}
 	}
-	p.end()
-	require.Equal(t, []Result{{Test: "verbs: fi_msg", Outcome: Pass}}, got)
+}
+
+// A share of the tests is the same one in each run.
+func TestShare(t *testing.T) {
+	for range 2 {
+		turn := Turn{Share: 3, Only: "a"}
+		var got []string
+		for _, name := range []string{"b", "a1", "a2", "a3", "b", "a4", "a5"} {
+			if turn.asked(name) {
+				got = append(got, name)
+			}
+		}
+		require.Equal(t, []string{"a1", "a4"}, got)
+	}
+	turn := Turn{Share: 1}
+	require.True(t, turn.asked("a") && turn.asked("b"))
 }
 
 // TestPage: what is committed fits together. Every failure has its cause, no cause is without one,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"time"
 
 	"github.com/goroce/goroce/conformance/lab"
@@ -16,7 +15,7 @@ func ucx() Suite {
 	return Suite{
 		Name:    "ucx",
 		About:   "UCX's gtest: `uct` and `ucp` over `rc_verbs` and `ud_verbs`, its tests of InfiniBand, and connections by RDMA-CM",
-		Package: "ucx", Version: "1.13.1-1", Release: "bookworm",
+		Package: "ucx", Version: "1.13.1-1", Release: "bookworm", Share: 200,
 		Needs: []lab.Need{{What: "g++", Package: "g++"}, {What: "/usr/include/numa.h", Package: "libnuma-dev"}},
 		// Debian's archive of the source has that folder under another name, and automake wants it.
 		Build: `ln -s debian.upstream debian
@@ -32,31 +31,13 @@ make -j2 GTEST_CXXFLAGS="-fno-tree-vectorize -O0 -Wno-error"
 // RDMA-CM, and the suites for InfiniBand alone.
 var ucxTests = regexp.MustCompile(`^(rc_verbs|ud_verbs|rc|ud|rcud|rdmacm|ib)/|/?test_(uct_)?(ib|rc|ud|cm)_|uct_.*ib`)
 
-// ucxVariant is the number that tells variants of one test apart.
-var ucxVariant = regexp.MustCompile(`/\d+(\.|$)`)
-
 // ucxSilence is for one test: the program's own limit is 15 minutes.
 const ucxSilence = 16 * time.Minute
 
 func runUCX(ctx context.Context, t *Turn) error {
 	g := gtest{
-		argv:    []string{filepath.Join(t.Dir, "test", "gtest", "gtest")},
-		silence: ucxSilence,
-	}
-	first := map[string]bool{}
-	g.test = func(name string) bool {
-		if !ucxTests.MatchString(name) {
-			return false
-		}
-		if !t.Quick {
-			return true
-		}
-		kind, _, _ := strings.Cut(ucxVariant.ReplaceAllString(name, "$1"), " ")
-		if first[kind] {
-			return false
-		}
-		first[kind] = true
-		return true
+		argv: []string{filepath.Join(t.Dir, "test", "gtest", "gtest")},
+		test: ucxTests.MatchString, silence: ucxSilence,
 	}
 	return g.run(ctx, t)
 }

@@ -185,7 +185,7 @@ func (o *suiteOptions) turn(ctx context.Context, s suites.Suite, on, dir string,
 		return nil, err
 	}
 	defer progress.Close()
-	turn := suites.Turn{Dir: dir, Quick: o.quick, Only: o.only, Logf: o.logf, Report: func(r suites.Result) {
+	turn := suites.Turn{Dir: dir, Only: o.only, Logf: o.logf, Report: func(r suites.Result) {
 		r.Suite, r.On, r.Detail = s.Name, on, strings.ReplaceAll(r.Detail, dir+"/", "")
 		got = append(got, r)
 		_ = suites.WriteResults(progress, []suites.Result{r})
@@ -193,6 +193,9 @@ func (o *suiteOptions) turn(ctx context.Context, s suites.Suite, on, dir string,
 			o.logf("%s on %s: FAIL %s: %s", s.Name, on, r.Test, r.Detail)
 		}
 	}}
+	if o.quick {
+		turn.Share = s.Share
+	}
 	if s.Packages != nil || s.GuestPackages != nil && suites.Guests[on] != "" {
 		if turn.Root, err = s.Root(ctx, o.logf); err != nil {
 			return nil, err
