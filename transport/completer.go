@@ -157,6 +157,7 @@ func (sq *requester) progress(now int64, from ib.PSN, run bool) {
 		sq.win.onAck(n)
 	}
 	trip, late := sq.retry.onProgress(sq, now)
+	sq.noteRoom(now)
 	sq.win.onRun(behind)
 	if sq.watching() {
 		sq.passedMissing(now, from)

@@ -39,6 +39,7 @@ type missing struct {
 	cutAt   ib.PSN      // end at the start of a round of losses, which may reduce the window
 	cutNs   int64       // time of cutAt
 	round   bool        // some packets before cutAt are unaccounted for
+	cut     bool        // the window has become smaller in the round
 	full    bool        // the losses of the round count as losses for want of room
 	allow   int         // packets that the round may still send
 	got     int         // packets that have come in the round

@@ -160,9 +160,6 @@ func (sq *requester) onKeptMap(now int64, p *ib.Packet) bool {
 // whether it is a sample.
 func (sq *requester) timedCame(now int64) bool {
 	trip := sq.rtt.answered(now, sq.qp.attr.Timeout.Ns())
-	if trip && sq.win.size > sq.win.near {
-		sq.win.idle = sq.rtt.empty && !sq.halfUsed()
-	}
 	sq.probe.update(sq.qp, &sq.rtt)
 	return trip
 }

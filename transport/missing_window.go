@@ -67,30 +67,50 @@ func (sq *requester) onLost(now int64, lost *lostPackets) {
 	x, n := sq.miss, lost.n
 	sq.qp.lostPackets(n)
 	sq.cause.count(&sq.rtt, 0, n)
-	if n == 0 || sq.una.Before(x.cutAt) && !(lost.repeats && now-x.cutNs > max(sq.rtt.smoothed, sq.againNs())) {
+	switch {
+	case n == 0:
+		return
+	case sq.una.Before(x.cutAt) && !(lost.repeats && now-x.cutNs > max(sq.rtt.smoothed, sq.againNs())):
+		// Of a large window the first lost packets come long before the others, which say more.
+		if x.round && !x.cut && sq.win.size > sq.win.near && sq.lackedRoom(now, lost) {
+			sq.cutForRoom(now, lost)
+		}
 		return
 	}
 	x.cutAt, x.cutNs, x.wasSize = sq.end, now, sq.win.size
 	// Packets that have come since the last transmission make room for as many.
 	x.allow = max(minWindow, sq.left-x.inFlight(span(sq.una, sq.end))-x.due)
-	x.round, x.got, x.lost, x.repeats = true, x.arrived, n, 0
+	x.got, x.lost, x.repeats = x.arrived, n, 0
 	x.round = !sq.win.ruled // which limits enough by itself
+	x.cut, x.full = false, sq.reads.len() == 0
 	sq.qp.congestionNAK(now)
-	crowded, unknown := sq.crowded(), sq.rtt.smoothed == 0
-	// Responses wait for each other at the peer, but not one that was asked for again.
-	noQueue := now-x.againAt < 2*sq.rtt.smoothed && x.again.last < sq.leastRTT()*5/4
-	if (lost.responses && noQueue || !lost.other) && !sq.cause.lately.over(heavyLoss) {
-		crowded = false
-	}
-	if x.full = crowded || sq.reads.len() == 0; !crowded {
+	if !sq.lackedRoom(now, lost) {
 		sq.win.acquit()
 		return
 	}
+	sq.cutForRoom(now, lost)
+}
+
+// lackedRoom reports whether lost packets lacked room. Responses wait for each other at the peer,
+// but not one that was asked for again: that shows whether there is a queue.
+func (sq *requester) lackedRoom(now int64, lost *lostPackets) bool {
+	x := sq.miss
+	noQueue := now-x.againAt < 2*sq.rtt.smoothed && x.again.last < sq.leastRTT()*5/4
+	if (lost.responses && noQueue || !lost.other) && !sq.cause.lately.over(heavyLoss) {
+		return false
+	}
+	return sq.crowded()
+}
+
+// cutForRoom reduces the window, once in a round.
+func (sq *requester) cutForRoom(now int64, lost *lostPackets) {
+	x := sq.miss
+	x.cut, x.full = true, true
 	if sq.win.starting() {
 		sq.cause.forget() // it has filled the queue by itself
 	}
 	sq.roomLost(now, lost.responses)
-	sq.narrow(unknown)
+	sq.narrow(sq.rtt.smoothed == 0)
 }
 
 // roomLost reports a loss to the budget that is shared with other QPs.
@@ -114,6 +134,7 @@ func (sq *requester) endRound(now int64, responses bool) {
 	w.convict()
 	if most := max(x.got, minWindow<<w.long); most < w.size {
 		w.size, w.acked, w.idle = most, 0, false
+		sq.trips.forget()
 		sq.roomLost(now, responses)
 	}
 }

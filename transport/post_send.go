@@ -49,7 +49,6 @@ const sendFlags = SendFence | SendSignaled | SendSolicited | SendInline | SendPa
 // ErrQueueFull, ErrInvalidOpcode, ErrTooManySGE, ErrInlineTooLarge, ErrMessageTooLong, or an
 // [ArgError] that names the field. Keys and addresses are checked at execution, except for inline
 // data, and their errors appear in the completion. In SQE and ERR the request is flushed at once.
-// at once.
 func (qp *QP) PostSend(now int64, wr *SendWR) error {
 	sq := &qp.sq
 	qp.e.now = now

@@ -18,6 +18,7 @@ import "github.com/goroce/goroce/ib"
 //	patient.go                  requests that need no answer soon
 //	window.go                   how much may be unacknowledged
 //	stride.go                   how fast a large window leaves
+//	windowtrips.go              whether a large window has room to grow
 //	localops.go                 LOCAL_INV and BIND_MW
 //	send_unreliable.go          UC and UD
 //
@@ -62,7 +63,8 @@ type requester struct {
 	runs   bool // a response to a READ has come in a run
 	left   int  // packets in flight at the last transmission; for selective repeat
 	stride stride
-	askNow bool // the next packet requests an answer
+	trips  *windowTrips // none before the window is large
+	askNow bool         // the next packet requests an answer
 
 	sentAgain  uint32        // packets since RTS
 	tx         payloadCursor // payload of the request at cur
@@ -127,6 +129,7 @@ func (sq *requester) start(now int64) {
 	sq.reads.clear()
 	sq.curPkt, sq.sinceAck, sq.sentAgain = 0, 0, 0
 	sq.runs = false
+	sq.trips.forget()
 	sq.patience = patience{}
 	sq.credit, sq.peerCounts = creditState{}, false
 	sq.peerKeeps, sq.offered, sq.asked, sq.offerRefused, sq.refusals = false, false, false, false, 0
@@ -195,6 +198,7 @@ func (sq *requester) reset() {
 	sq.q = sendQueue{}
 	sq.reads = readRing{}
 	sq.miss = nil
+	sq.trips = nil
 	sq.tx, sq.rx = payloadCursor{}, payloadCursor{}
 }
 

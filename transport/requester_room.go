@@ -47,10 +47,12 @@ func (sq *requester) stretchWindow() {
 	}
 }
 
-// halfUsed reports whether only a part of a large window was used when the packet of the last
-// sample left. The round trip then says nothing of the window.
-func (sq *requester) halfUsed() bool {
-	return sq.win.size > sq.win.near && int(sq.rtt.flight)*3/2 < sq.win.size
+// noteRoom notes, as una has moved on, whether a large window has room to grow.
+func (sq *requester) noteRoom(now int64) {
+	w := &sq.win
+	if w.size > w.near && sq.trips != nil && sq.trips.answered(now, sq.una, sq.rtt.emptyNs())*8/7 >= w.size {
+		w.idle = true
+	}
 }
 
 // depth returns how many READs and atomics may be outstanding. While a response is missing, those

@@ -96,7 +96,9 @@ func (r *retryState) onProgress(sq *requester, now int64) (trip, late bool) {
 		p.update(sq.qp, &sq.rtt)
 		return false, false
 	}
-	sq.win.idle = sq.rtt.empty && !sq.halfUsed()
+	if w := &sq.win; w.size <= w.near {
+		w.idle = sq.rtt.empty
+	}
 	sq.stretchWindow()
 	p.backoff = 0
 	p.update(sq.qp, &sq.rtt)
@@ -297,7 +299,8 @@ func (sq *requester) narrow(unknown bool) {
 	} else {
 		w.convict()
 	}
-	w.onLoss()
+	w.onLoss(&sq.rtt)
+	sq.trips.forget()
 }
 
 // onNAK handles a NAK of p.PSN. If reached, everything before p.PSN has been acknowledged.

@@ -28,9 +28,7 @@ type rttEstimate struct {
 	waits      bool  // the shortest of the last few samples shows a long queue
 	awaits     int64 // ns: an answer may take that long; 0 if unknown
 	window     int   // that of the last sample, when its packet left
-	flight     int32 // what was in flight then
-	nextFlight int32 // that of the next sample
-	nextWindow int   // the same
+	nextWindow int   // that of the next sample
 }
 
 // start begins to time a packet that requests an answer. It returns false while timing another.
@@ -81,7 +79,7 @@ func (e *rttEstimate) answers(una ib.PSN) bool { return e.timing && una.After(e.
 // sampleOf takes one round trip as a sample.
 func (e *rttEstimate) sampleOf(rtt int64) {
 	rtt = max(rtt, 1)
-	e.last, e.slow, e.below, e.window, e.flight = rtt, 0, 0, e.nextWindow, e.nextFlight
+	e.last, e.slow, e.below, e.window = rtt, 0, 0, e.nextWindow
 	if e.smoothed == 0 {
 		e.smoothed, e.variance, e.least = rtt, rtt/2, rtt
 		e.low, e.lowNext, e.mostLow, e.short = rtt, rtt, rtt, true
@@ -109,8 +107,11 @@ func (e *rttEstimate) queueOf(rtt int64) {
 	most := e.mostLow - e.least
 	half := e.least + max(most/2, e.least/4)
 	e.short, e.waits = rtt <= half, min(e.low, e.lowNext) > half
-	e.empty = rtt <= e.least+max(most/4, e.least/8)
+	e.empty = rtt <= e.emptyNs()
 }
+
+// emptyNs returns the longest round trip that shows no queue.
+func (e *rttEstimate) emptyNs() int64 { return e.least + max((e.mostLow-e.least)/4, e.least/8) }
 
 // wentBack takes the time from going back to progress. It is no sample, as an answer may be late,
 // but it shows whether there is a queue where each window loses packets, and none is one. If it is

@@ -241,11 +241,14 @@ func (sq *requester) readPart(w *sendWQE) uint32 {
 func (sq *requester) moved(now int64, w *sendWQE, n uint32, ackReq bool) {
 	if sq.psn == sq.end {
 		sq.end = sq.end.Add(int(n))
-		if ackReq && sq.rtt.start(now, sq.psn) {
-			sq.rtt.nextWindow, sq.rtt.nextFlight = sq.win.size, 0
-			if sq.win.size > sq.win.near {
-				sq.rtt.nextFlight = int32(sq.inFlight())
+		if ackReq && sq.win.size > sq.win.near {
+			if sq.trips == nil {
+				sq.trips = &windowTrips{}
 			}
+			sq.trips.sent(windowTrip{psn: sq.psn, flight: sq.inFlight(), at: now})
+		}
+		if ackReq && sq.rtt.start(now, sq.psn) {
+			sq.rtt.nextWindow = sq.win.size
 			if sq.qp.delay != nil {
 				sq.qp.delay.timed(now, sq)
 			}

@@ -150,8 +150,16 @@ func (w *window) onRun(n int) {
 }
 
 // onLoss halves the window after packets were lost. If it took 3/10, as TCP cubic does, a cubic
-// flow beside it would get a sixth: it loses more often in the same full queue (docs/loss.md).
-func (w *window) onLoss() { w.shrink(2, minWindow) }
+// flow beside it would get a sixth: it loses more often in the same full queue (docs/loss.md). A
+// large window fills a long path, whose queue is the smaller part: without it the path holds as
+// much less as the shortest round trip is shorter than the last one. That much stays, up to 7/10.
+func (w *window) onLoss(e *rttEstimate) {
+	to := w.size / 2
+	if w.size > w.near && e.last != 0 {
+		to = max(to, int(min(int64(w.size)*e.least/e.last, int64(w.size)*7/10)))
+	}
+	w.shrink(to, minWindow)
+}
 
 // onTimeout begins anew after no answer came at all, and doubles up to half of what it was, as TCP
 // does: after a pause of the path it is soon back. What was doubling from the beginning doubles on,
@@ -165,7 +173,7 @@ func (w *window) onTimeout() {
 		goal = w.goal
 	}
 	w.convict()
-	w.shrink(w.size, least)
+	w.shrink(1, least)
 	if goal > w.size && !w.ruled {
 		w.goal = goal
 	}
@@ -195,14 +203,14 @@ func (w *window) convict() { w.before, w.begins = 0, false }
 // reopen restores an earlier size.
 func (w *window) reopen(size int) { w.size = max(w.size, min(size, w.max)) }
 
-// shrink divides the window, which stays as large as least if it was: after a silence, which shows
-// no full queue, that is more.
-func (w *window) shrink(by, least int) {
+// shrink reduces the window to a size, or to least if that is more: after a silence, which shows no
+// full queue.
+func (w *window) shrink(to, least int) {
 	if w.ruled {
 		return
 	}
 	w.goal, w.idle = 0, false
-	w.size = max(w.size/by, min(least, w.size))
+	w.size = max(to, min(least, w.size))
 	w.acked = 0
 }
 

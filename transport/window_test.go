@@ -185,7 +185,7 @@ func TestWindowLoss(t *testing.T) {
 	}))
 	sq := &l.a.qp.sq
 	require.Equal(t, 256, l.unacked())
-	sq.win.onLoss()
+	sq.win.onLoss(&sq.rtt)
 	sq.rewind()
 	l.a.qp.markReady()
 	require.Equal(t, sq.una, sq.psn)
@@ -244,10 +244,21 @@ func TestWindowGrows(t *testing.T) {
 			w.onRun(w.size)
 		}
 		require.Equal(t, w.max, w.size)
-		w.onLoss()
+		w.onLoss(&rttEstimate{})
 		size := w.size
 		w.onRun(size)
 		require.Less(t, w.size, size+5, "what was known of the path was wrong")
+	}
+}
+
+// A loss takes what the queue holds, and no more than a half and no less than 3/10 of the window.
+func TestWindowLeavesPathFull(t *testing.T) {
+	for _, c := range []struct{ least, last, want int64 }{
+		{0, 0, 500}, {100, 700, 500}, {100, 200, 500}, {100, 160, 625}, {100, 110, 700}, {100, 100, 700},
+	} {
+		w := window{size: 1000, max: 2000}
+		w.onLoss(&rttEstimate{least: c.least, last: c.last})
+		require.EqualValues(t, c.want, w.size, "%d of %d", c.least, c.last)
 	}
 }
 
@@ -260,7 +271,7 @@ func TestWindowBegins(t *testing.T) {
 	fresh := *w
 	require.Equal(t, startWindow, w.size)
 	w.suspect()
-	w.onLoss()
+	w.onLoss(&rttEstimate{})
 	w.onAck(4)
 	require.Equal(t, startWindow/2+1, w.size)
 	w.acquit()
@@ -268,7 +279,7 @@ func TestWindowBegins(t *testing.T) {
 	require.Equal(t, startWindow+4, w.size)
 
 	w.suspect()
-	w.onLoss()
+	w.onLoss(&rttEstimate{})
 	w.convict()
 	w.acquit()
 	size := w.size

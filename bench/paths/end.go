@@ -35,6 +35,8 @@ const (
 	pingBytes = 64
 	pingEvery = 2 * time.Millisecond
 	pingDepth = 256
+	// mostReads is how many READs may be under way: the device's most, as in perftest.
+	mostReads = transport.MaxRdAtomic
 	// dialTime bounds the beginning of a round.
 	dialTime = 10 * time.Second
 )
@@ -155,6 +157,7 @@ func (s *EndService) Connect(a ConnectArgs, _ *struct{}) error {
 	s.e.remote = a.Remote
 	for i, p := range []*pair{&s.e.bulk, &s.e.ping} {
 		attr := verbs.DefaultConnAttr()
+		attr.MaxRdAtomic, attr.MaxDestRdAtomic = mostReads, mostReads
 		if a.Timeout != 0 {
 			attr.Timeout = a.Timeout
 		}

@@ -30,8 +30,8 @@ func (r *Report) page() []byte {
 on %s, %d processors, %s, %s.
 
 Each round is a connection of its own, between two new processes. WRITE and READ have 128
-messages of 64 KiB posted on one queue pair of a device with the link udp, event-driven, with the defaults, and with each congestion control of `+"`--cc`"+`. The ACK timeout is
-67 ms, and 537 ms where a round trip with a full queue takes more than half of that. rsocket, TCP and QUIC are written in chunks of 256 KiB. The devices have an MTU of
+messages of 64 KiB posted on one queue pair of a device with the link udp, event-driven, with the defaults, and with each congestion control of `+"`--cc`"+`. As many READs
+are under way as a device has, 128, as in perftest. The ACK timeout is 67 ms, and 537 ms where a round trip with a full queue takes more than half of that. rsocket, TCP and QUIC are written in chunks of 256 KiB. The devices have an MTU of
 1,500, of which RoCE packets of 1,024 bytes leave a third unused. Both directions have the path's loss, delay and order; a rate is that of the cable, frame overhead included, and a
 queue of 100 packets has room for 100 of 1,500 bytes. Figures are medians of the rounds that count. "behind" is where the link fell behind in all rounds.
 

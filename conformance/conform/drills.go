@@ -83,6 +83,7 @@ func (o *Options) drills(ctx context.Context, env *matrix.Env, ref *peer.Agent) 
 	for i := range ready {
 		ready[i] = make(chan struct{})
 	}
+	v4 := forDrills(env.Subject.Addr(peer.V4), ref.Addr(peer.V4))
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	for lane := range min(drillLanes(env.Subject), len(rows)) {
@@ -92,9 +93,12 @@ func (o *Options) drills(ctx context.Context, env *matrix.Env, ref *peer.Agent) 
 				defer target.Close()
 			}
 			for i := next.Add(1) - 1; int(i) < len(rows); i = next.Add(1) - 1 {
-				if err != nil {
+				switch {
+				case err != nil:
 					rows[i].Result, rows[i].Detail = matrix.Fail, err.Error()
-				} else if ctx.Err() == nil {
+				case !v4 && !slices.Contains(o.script(rows[i].Op).Needs, drill.NeedIPv6):
+					rows[i].Result, rows[i].Detail = matrix.Skip, "no IPv4 address here that is not the peer's, too"
+				case ctx.Err() == nil:
 					rows[i] = o.oneDrill(ctx, env, target, rows[i])
 				}
 				close(ready[i])
@@ -131,16 +135,23 @@ func (o *Options) drillTarget(env *matrix.Env, ref *peer.Agent, lane int) (drill
 		cfg.Link = func(addrs []netip.Addr) (link.Link, error) { return peer.OpenBareLink(name, addrs) }
 	}
 	for _, f := range []peer.Family{peer.V4, peer.V6} {
-		// An address that both ends share has the peer's device at the port that a drill needs.
-		if a := env.Subject.Addr(f); a.IsValid() && a != ref.Addr(f) {
+		if a := env.Subject.Addr(f); forDrills(a, ref.Addr(f)) {
 			cfg.Local[f] = a
 		}
 	}
 	if local := cfg.Local[peer.V4]; local.Is4() && local.IsLoopback() {
-		cfg.Local[peer.V4] = beside(local, 2*lane)
-		cfg.Stranger[peer.V4] = beside(local, 2*lane+1)
+		if local == ref.Addr(peer.V4) {
+			lane += mostDrillLanes
+		}
+		cfg.Local[peer.V4], cfg.Stranger[peer.V4] = beside(local, 2*lane), beside(local, 2*lane+1)
 	}
 	return drill.NewPeer(cfg)
+}
+
+// forDrills reports whether drills can be at an address here, or beside it. At one that is the
+// peer's as well its device has the port that they need.
+func forDrills(here, peers netip.Addr) bool {
+	return here.IsValid() && (here != peers || here.Is4() && here.IsLoopback())
 }
 
 // beside is another loopback address.

@@ -58,6 +58,27 @@ func failures(r *Result) string {
 	return b.String()
 }
 
+// Where goroce and the peer share an address of the loopback, drills take one beside it.
+func TestDrillsBesideSharedAddress(t *testing.T) {
+	o := options(startAgent(t, ""), "drills/nak")
+	o.Addrs = []netip.Addr{loopback(1)}
+	res, err := Run(t.Context(), o)
+	require.NoError(t, err)
+	require.Empty(t, failures(res))
+	require.Positive(t, res.Report.Count(matrix.Pass))
+}
+
+func TestForDrills(t *testing.T) {
+	a, b, lo, lo6 := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"),
+		netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")
+	require.True(t, forDrills(a, b))
+	require.True(t, forDrills(a, netip.Addr{}))
+	require.True(t, forDrills(lo, lo)) // there are others
+	require.False(t, forDrills(a, a))
+	require.False(t, forDrills(lo6, lo6))
+	require.False(t, forDrills(netip.Addr{}, b))
+}
+
 // Against this module itself rows of each group pass, or are skipped for a good reason. All rows
 // are in TestSelf of the command.
 func TestSelf(t *testing.T) {

@@ -125,7 +125,7 @@ func (t *Turn) mpiRun(ctx context.Context, of string, c mpiCase) Result {
 // mpiStart runs a program, whose number of processes, path and arguments follow, and returns what
 // it has said.
 func (t *Turn) mpiStart(ctx context.Context, of string, args ...string) (string, error) {
-	// Open MPI has a folder for each user ID, and in a user namespace another user has that of root.
+	// Open MPI's own folder is of a user ID, which in a user namespace is root's.
 	dir, err := os.MkdirTemp("", "mpi-")
 	if err != nil {
 		return "", err

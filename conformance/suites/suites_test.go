@@ -361,9 +361,11 @@ func TestIMBVerdict(t *testing.T) {
 		{head + "            8           10       101.20         0.08         nan\n\n# " + imbEnd + "\n", nil, Fail},
 		{head + data, nil, Fail},
 		{head + data + "\n# " + imbEnd + "\n", errLong, Fail},
+		{head + "            8 time-out.; Time limit is over\n\n# " + imbEnd + "\n", nil, Fail},
 	} {
-		got, _ := imbVerdict(c.said, c.end)
+		got, why := imbVerdict(c.said, c.end)
 		require.Equal(t, c.want, got, c.said)
+		require.Equal(t, strings.Contains(c.said, "time-out"), strings.Contains(why, "longer"), why)
 	}
 }
 

@@ -142,7 +142,11 @@ func (c *Conn) shrinkSend() {
 // streamGrown gets a larger send buffer for data that the peer takes as fast as it comes. mu and
 // wmu are held.
 func (c *Conn) streamGrown() {
-	if size := c.s.snd.buf.size; size < streamSend && (c.out == smallBuffer || c.host.mayGrow(c.alarm.Now())) {
+	most := streamSend
+	if c.qp.Stats().SmoothedRTT > longTrip {
+		most = maxSend
+	}
+	if size := c.s.snd.buf.size; size < most && (c.out == smallBuffer || c.host.mayGrow(c.alarm.Now())) {
 		c.growSend(size + 1)
 	}
 }
@@ -157,13 +161,18 @@ func (c *Conn) fitRecv() {
 	now := c.alarm.Now()
 	gap := now - c.granted
 	trip := c.qp.Stats().SmoothedRTT
-	waits := r.tight && gap < max(hurry, 2*trip)
+	// A half that is used within a round trip is used up before the grant of the next arrives.
+	waits := r.tight && gap < max(hurry, 2*trip) || trip > farTrip && gap < trip*5/4
+	most := nearRecvBuffer
+	if waits && trip > longTrip {
+		most = largeRecvBuffer
+	}
 	c.granted, r.tight = now, false
 	switch {
 	case r.to.buf == largeBuffer:
 		if gap > leisure && !r.uses(smallBuffer) {
 			r.move(c.recv[smallBuffer].place(smallBuffer))
-		} else if (r.hurried() || waits && trip > farTrip) && large.used < len(large.mem) && c.host.mayGrow(now) {
+		} else if (r.hurried() || waits && trip > farTrip) && large.used < most && c.host.mayGrow(now) {
 			if c.host.reserve(large.used, now) == nil {
 				large.used *= 2
 				r.widen(large.used)
@@ -193,4 +202,7 @@ const (
 	// farTrip is the round trip over which 512 KiB are too little for 2 Gb/s. Over shorter ones
 	// more would be memory for nothing.
 	farTrip = 2 * time.Millisecond
+	// longTrip is the round trip over which 2 MiB that are on their way, and two halves of 2 MiB of
+	// which one waits for its grant to arrive, are too little for half a Gb/s.
+	longTrip = 30 * time.Millisecond
 )

@@ -50,18 +50,18 @@ func TestLargeBuffers(t *testing.T) {
 	require.NotNil(t, c.send[c.out].mem)
 	require.NotNil(t, s.recv[largeBuffer].mem)
 	// A reader that is late finds all of it full.
-	for large := &s.recv[largeBuffer]; large.used < largeRecvBuffer; {
+	for large := &s.recv[largeBuffer]; large.used < nearRecvBuffer; {
 		used := large.used
 		_, err := c.Write(make([]byte, used))
 		require.NoError(t, err)
 		n.fabric.RunFor(3e8)
 		recvN(t, s, used)
-		require.Equal(t, min(2*used, largeRecvBuffer), large.used)
+		require.Equal(t, min(2*used, nearRecvBuffer), large.used)
 		require.EqualValues(t, large.used, s.host.large.Load())
 	}
 	// What comes slowly needs none.
 	const little = 16 << 10
-	for range 2 * largeRecvBuffer / little {
+	for range 2 * nearRecvBuffer / little {
 		n.fabric.RunFor(1e8)
 		flow(t, c, s, little)
 	}

@@ -14,8 +14,8 @@ import (
 type Config struct {
 	// SendBuffer and RecvBuffer are in bytes, up to 1 GiB. The peer is granted half of the receive
 	// buffer at a time. (SO_SNDBUF and SO_RCVBUF of librdmacm allocate twice the given size.) 0 is
-	// 64 KiB each, growing to 4 MiB while the application needs it, see the package comment. A
-	// Write waits when SendBuffer is full of data that the peer has no room for.
+	// 64 KiB each, growing to 4 and 8 MiB while the application needs it, see the package comment.
+	// A Write waits when SendBuffer is full of data that the peer has no room for.
 	SendBuffer, RecvBuffer int
 	// SendQueue and RecvQueue are the numbers of messages that can be on their way from and to this
 	// side; 0 is 384, from 16 to 65534. Every Write makes at least one.

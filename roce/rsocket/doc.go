@@ -36,19 +36,20 @@
 // have exchanged a message take 0.22 GiB of memory (23 KiB each), and 1.4 GiB once all of their
 // buffers were used; [Config] makes these smaller.
 //
-// A send buffer grows to 512 KiB when it is full, and to 2 MiB if the peer takes the data. If the
-// peer's program has read nothing for 20 to 200 ms, it grows to the size of the written data, up to
-// 4 MiB. It shrinks when the connection has been idle for [Config.KeepAlive]. If the peer fills
-// half of the small receive buffer in less than 20 ms, with more to come, or in less than two round
-// trips and waits for room, the connection gets a receive buffer of 512 KiB more. It grows up to 4
-// MiB while the reader is slower than the peer, or the peer waits for room over a round trip of
-// more than 2 ms, until a half of it takes longer than 1 s. Beyond the first 512 KiB the buffers of
-// a device grow by 4 MB a second together: using memory for the first time can cost 20 times as
-// much as copying data to it, which would slow many connections down. Pages that were never used
-// take no memory. All connections of a device share 512 MiB of large buffers; beyond that they keep
-// what they have, and [Buffers] counts that. So a peer that never reads costs 4 MiB until its
-// connection is closed, and all such peers together 512 MiB. A buffer whose size Config sets has
-// that size.
+// A send buffer grows to 512 KiB when it is full, and to 2 MiB if the peer takes the data, or 4 MiB
+// where a round trip takes more than 30 ms. If the peer's program has read nothing for 20 to 200
+// ms, it grows to the size of the written data, up to 4 MiB. It shrinks when the connection has
+// been idle for [Config.KeepAlive]. If the peer fills half of the small receive buffer in less than
+// 20 ms, with more to come, or in less than two round trips and waits for room, the connection gets
+// a receive buffer of 512 KiB more. It grows up to 4 MiB while the reader is slower than the peer,
+// or the peer waits for room over a round trip of more than 2 ms, until a half of it takes longer
+// than 1 s, and for such a peer to 8 MiB if a round trip takes more than 30 ms. Beyond the first
+// 512 KiB the buffers of a device grow by 4 MB a second together: using memory for the first time
+// can cost 20 times as much as copying data to it, which would slow many connections down. Pages
+// that were never used take no memory. All connections of a device share 512 MiB of large buffers;
+// beyond that they keep what they have, and [Buffers] counts that. So a peer that never reads costs
+// 4 MiB until its connection is closed, and all such peers together 512 MiB. A buffer whose size
+// Config sets has that size.
 //
 // # Both ends write first
 //

@@ -17,15 +17,16 @@ const (
 // Defaults and bounds; those of the queues are librdmacm's.
 const (
 	// defaultBuffer is the size of either direction's buffer, in bytes. A connection that needs
-	// more gets firstLarge, and at most largeRecvBuffer to receive. It sends through streamSend if
-	// the peer takes the data as fast as it comes, and through maxSend if the peer does not read:
-	// TCP's limit (the third number of net.ipv4.tcp_wmem on Linux). The large buffers of a device
-	// share maxLargeBytes.
+	// more gets firstLarge, and at most nearRecvBuffer to receive, or largeRecvBuffer over a long
+	// path. It sends through streamSend if the peer takes the data as fast as it comes, and through
+	// maxSend if the path is long or the peer does not read: TCP's limit (the third number of
+	// net.ipv4.tcp_wmem on Linux). The large buffers of a device share maxLargeBytes.
 	defaultBuffer   = 64 << 10
 	firstLarge      = 512 << 10
 	streamSend      = 2 << 20
 	maxSend         = 4 << 20
-	largeRecvBuffer = 4 << 20
+	nearRecvBuffer  = 4 << 20
+	largeRecvBuffer = 8 << 20
 	maxLargeBytes   = 512 << 20
 	// growthRate is how many bytes a second the buffers of a device grow beyond firstLarge. Using a
 	// page for the first time can cost 20 times as much as copying data to it.

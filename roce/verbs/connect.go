@@ -38,7 +38,7 @@ type ConnAttr struct {
 
 	// READs and atomics at a time, to the peer and from it, up to [DeviceAttr.MaxQPRdAtomic]. The
 	// other side's value bounds each. 16 suits all hardware; more makes small READs faster between
-	// devices that allow it.
+	// devices that allow it, and lets others fill a long path.
 	MaxRdAtomic     uint8
 	MaxDestRdAtomic uint8
 

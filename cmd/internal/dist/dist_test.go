@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -205,4 +206,25 @@ func TestNotes(t *testing.T) {
 	require.NoError(t, notesOf("v0.1.0"))
 	require.NoError(t, notesOf("v9.9.9-0.20231114221320-0123456789ab"))
 	require.ErrorContains(t, notesOf("v9.9.9"), "CHANGELOG.md has no section v9.9.9")
+}
+
+// fromUnistd is a call, or a constant, of unistd.h.
+var fromUnistd = regexp.MustCompile(`(?m)^[^/*\n]*(?:^|[^A-Za-z0-9_.>"])` +
+	`(sysconf|_exit|getpid|gettid|getuid|geteuid|dup[23]?|close|read|write|fork|pipe2?|unlink|ftruncate|` +
+	`pread|pwrite|syscall|readlink|access|lseek|execve?)\(`)
+
+// The libraries are built with the headers of Debian 11, which include less of each other than
+// those of today: a file that calls what unistd.h declares includes it.
+func TestIncludesUnistd(t *testing.T) {
+	require.Equal(t, "sysconf", fromUnistd.FindStringSubmatch("\tint e = f(p, (size_t)sysconf(_SC_PAGESIZE));")[1])
+	files, err := filepath.Glob("../../verbs/*/*.[ch]")
+	require.NoError(t, err)
+	require.Greater(t, len(files), 40)
+	for _, name := range files {
+		b, err := os.ReadFile(name)
+		require.NoError(t, err)
+		if !bytes.Contains(b, []byte("#include <unistd.h>")) {
+			require.Empty(t, fromUnistd.FindSubmatch(b), name)
+		}
+	}
 }

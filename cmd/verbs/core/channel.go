@@ -7,6 +7,7 @@ package main
 import "C"
 
 import (
+	"cmp"
 	"runtime"
 	"slices"
 	"sync"
@@ -31,10 +32,11 @@ type userChannel struct {
 	lenders atomic.Pointer[[]lender] // changed under mu
 	watch   atomic.Uint32
 	bare    atomic.Bool // the last look has found no event
+	told    atomic.Bool // the eventfd was counted before the call of ibv_get_cq_event
 
 	mu     sync.Mutex // comes after all locks of shards
 	events []*userCQ
-	last   *userCQ // of which the program has taken an event
+	last   *userCQ // of which the program has taken an event; before that, any
 	set    int     // of epoll, with what the lenders receive by; 0: none yet
 	dead   bool
 	// While a thread receives, the events that come are not counted. It settles that.
@@ -65,10 +67,13 @@ func goroce_create_channel(device C.goroce_handle, fd C.int, handle *C.goroce_ha
 	}
 	ch := &userChannel{fd: int(fd)}
 	ch.lenders.Store(new([]lender))
-	ch.handle = C.goroce_handle(channels.put(ch))
+	ch.named()
 	*handle = ch.handle
 	return full(*handle)
 }
+
+// named gives the channel its handle.
+func (ch *userChannel) named() { ch.handle = C.goroce_handle(channels.put(ch)) }
 
 //export goroce_destroy_channel
 func goroce_destroy_channel(handle C.goroce_handle) C.int {
@@ -109,12 +114,13 @@ func goroce_channel_next(handle C.goroce_handle, thread C.int, cookie *C.uint64_
 }
 
 //export goroce_channel_look
-func goroce_channel_look(handle C.goroce_handle, thread C.int, cookie *C.uint64_t) C.int {
+func goroce_channel_look(handle C.goroce_handle, thread, first C.int, cookie *C.uint64_t) C.int {
 	ch := channels.get(uint32(handle))
 	if ch == nil {
 		return eINVAL
 	}
 	ch.asks(int32(thread))
+	ch.told.Store(first != 0 && ch.counts())
 	return ch.cookieOf(ch.await(), cookie)
 }
 
@@ -177,9 +183,10 @@ func (ch *userChannel) await() *userCQ {
 	if !ch.some() {
 		l.Await(ch.some, false)
 	}
+	none := !ch.some()
 	q := ch.next(true)
-	// What has come may have counted the eventfd as well. That stays until the thread sleeps.
-	if q == nil && ch.counted() {
+	// What has come may have counted the eventfd as well. That stays while there are events.
+	if none && ch.counted() {
 		drain(ch.fd)
 		ch.watchAgain()
 	}
@@ -229,8 +236,13 @@ func (ch *userChannel) look() bool {
 	return true
 }
 
-// counted reports whether the set has counted the eventfd, and is to be watched again.
+// counted is counts, after which the set is to be watched again.
 func (ch *userChannel) counted() bool {
+	return ch.counts() && ch.watch.CompareAndSwap(counted, unwatched)
+}
+
+// counts reports whether the set has counted the eventfd.
+func (ch *userChannel) counts() bool {
 	if ch.watch.Load() == unwatched {
 		return false
 	}
@@ -245,7 +257,7 @@ func (ch *userChannel) counted() bool {
 		}
 	}
 	polls.Unlock()
-	return ch.watch.CompareAndSwap(counted, unwatched)
+	return ch.watch.Load() == counted
 }
 
 // watchAgain is rearm, or else has the shards receive.
@@ -289,9 +301,9 @@ func (ch *userChannel) push(q *userCQ) {
 }
 
 // next takes the first event, before forget can look; nil if there is none. looked says that the
-// count was for what look has received. A program that does not block may count on an event, so it
-// has one of the last queue if there is none. It cannot count on a completion: it asks for the next
-// event before it polls.
+// count was for what look has received. A program that does not block, or that has seen the count
+// before it called, may count on an event, so it has one of the last queue if there is none. It
+// cannot count on a completion: it asks for the next event before it polls.
 func (ch *userChannel) next(looked bool) *userCQ {
 	ch.mu.Lock()
 	q, counts := (*userCQ)(nil), 0
@@ -305,7 +317,7 @@ func (ch *userChannel) next(looked bool) *userCQ {
 		if looked {
 			counts--
 		}
-	} else if !ch.blocks() {
+	} else if ch.told.Load() || !ch.blocks() {
 		q = ch.last
 	}
 	if q != nil {
@@ -320,6 +332,13 @@ func (ch *userChannel) next(looked bool) *userCQ {
 		drain(ch.fd)
 	}
 	return q
+}
+
+// joins notes that the channel has a queue.
+func (ch *userChannel) joins(q *userCQ) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.last = cmp.Or(ch.last, q)
 }
 
 // forget drops the events of a queue that is gone, and returns how many of its events were taken.

@@ -23,6 +23,9 @@ func (l *lentOnce) Await(done func() bool, slept bool) {
 	l.comes = nil
 }
 
+func (l *lentOnce) Glance() {}
+func (l *lentOnce) Recall() {}
+
 // A thread in ibv_get_cq_event looks before it sleeps. The event that it takes there is not
 // counted, and others are.
 func TestChannelLooks(t *testing.T) {
@@ -73,6 +76,54 @@ func TestChannelLooks(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("two lend", nil, 0, false)
+}
+
+// A program that has seen that it can read the descriptor counts on an event, although the
+// descriptor blocks, and was counted for a packet that made none.
+func TestChannelTold(t *testing.T) {
+	for _, lenders := range []int{1, 2} {
+		var fds [2]int // the channel's, and what packets come by
+		for i := range fds {
+			var err error
+			if fds[i], err = unix.Eventfd(0, unix.EFD_SEMAPHORE|unix.EFD_CLOEXEC); err != nil {
+				t.Fatal(err)
+			}
+			defer unix.Close(fds[i])
+		}
+		fd, packets := fds[0], fds[1]
+		ch := &userChannel{fd: fd}
+		ch.lenders.Store(new([]lender))
+		ch.thread.Store(1)
+		ch.named()
+		q := &userCQ{}
+		ch.joins(q)
+		for i := range lenders {
+			if !ch.Watch(&lentOnce{ch: ch}, fds[1:2-i]) { // the second has none
+				t.Skip("the kernel has no Linux AIO here, with which alone a packet counts the descriptor")
+			}
+		}
+		for range 2 {
+			count(packets)
+			if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1); err != nil {
+				t.Fatal(err)
+			}
+			drain(packets)
+			ch.told.Store(ch.counts())
+			got := ch.await()
+			if got == nil { // the C half reads the count, and asks again
+				drain(fd)
+				got = ch.next(ch.look())
+			}
+			if got != q {
+				t.Fatalf("%d shards lend: the program would sleep, for a count that it has seen", lenders)
+			}
+			if ch.told.Store(false); !ch.Idle() {
+				t.Fatalf("%d shards lend: the count stays, and the program would have events without end", lenders)
+			}
+		}
+		channels.drop(uint32(ch.handle))
+		unix.Close(ch.set)
+	}
 }
 
 // Threads are counted once each, however many channels they ask, until these are gone.

@@ -56,6 +56,7 @@ func goroce_create_cq(a *C.struct_goroce_cq) C.int {
 	}
 	if q.ch != nil {
 		core.Open(q).WakesBy(q.ch)
+		q.ch.joins(q)
 	}
 	a.ring = (*C.struct_goroce_ring)(core.Open(q).Ring())
 	a.handle = C.goroce_handle(cqs.put(q))

@@ -58,7 +58,7 @@ EXPORT int ibv_get_cq_event(struct ibv_comp_channel *ch, struct ibv_cq **cq, voi
 	static __thread pid_t thread;
 	static __thread unsigned int born; // thread is of this generation
 	uint64_t cookie;
-	int e;
+	int e, first = 1;
 	shim_pause(ch->context);
 	if (UNLIKELY(!thread || born != shim_generation)) {
 		thread = gettid();
@@ -66,7 +66,8 @@ EXPORT int ibv_get_cq_event(struct ibv_comp_channel *ch, struct ibv_cq **cq, voi
 	}
 	do {
 		unsigned int interrupted = shim_interrupted;
-		e = CORE(channel_look, to_channel(ch)->handle, thread, &cookie);
+		e = CORE(channel_look, to_channel(ch)->handle, thread, first, &cookie);
+		first = 0;
 		if (e != ENOENT)
 			break;
 		// As it would have interrupted the read, which takes a count that is there.

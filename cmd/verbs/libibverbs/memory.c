@@ -1,6 +1,8 @@
 // Protection domains, memory regions and memory windows.
 #include "shim.h"
 
+#include <unistd.h>
+
 EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *c)
 {
 	ENTER_NULL(c);

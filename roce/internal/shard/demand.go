@@ -26,9 +26,9 @@ func (d *demand) note(ran bool) {
 	d.exceeds = d.high >= 1./2 || d.exceeds && d.high >= 1./8
 }
 
-// turns reports whether threads take turns at the CPU by yields: four of the last shareOf or so let
-// another run that soon gave the CPU back. Beside unrelated work there are two now and then.
-func (d *demand) turns() bool { return d.brief >= 1./8 }
+// alternates reports whether threads take turns at the CPU by yields: four of the last shareOf
+// let another run that soon gave the CPU back. Beside unrelated work there are two now and then.
+func (d *demand) alternates() bool { return d.brief >= 1./8 }
 
 // yielded notes how long a yield took, and reports whether another thread ran.
 func (d *demand) yielded(took int64) bool {

@@ -8,13 +8,13 @@
 //   - Who receives? keeper.go: the goroutine of the shard, or somebody who polls. lease.go, seat.go:
 //     a goroutine that waits; sleeper.go: a thread of a program in another language that does.
 //     foreign.go, linger.go: such a program that polls memory.
-//   - Look again, or sleep? pace.go, demand.go, tryout.go. Let others run first? yield.go. How does a caller
-//     wait? wait.go, and in a simulation turn.go.
+//   - Look again, or sleep? pace.go, demand.go, tryout.go; slices.go asks for short time slices. Let
+//     others run first? yield.go. How does a caller wait? wait.go, signal.go; in a simulation turn.go.
 //   - May this timer run? horizon.go. alarm.go has timers for the packages above.
 //   - What if memory is gone? fault.go. What must be called without the lock? upcall.go.
 //
-// limits.go has all numbers, trial.go how to try rarely what does not pay, and machine.go what all
-// of these ask of the computer.
+// limits.go has the numbers and what needs each, trial.go how to try rarely what does not pay, and
+// machine.go what all of these ask of the computer.
 //
 // The objects of package verbs sit above and call in; the engine reports back through [Owner]. The
 // communication manager, which has queue pair 1, is a [Service].

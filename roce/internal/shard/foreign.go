@@ -41,7 +41,7 @@ func (s *Shard) Progress(threads int) {
 		s.link.Wake()
 	}
 	if s.machine.CPUs() < 2*threads {
-		s.takeTurn() // to the goroutine, too
+		s.yieldToPollers() // to the goroutine, too
 	}
 }
 

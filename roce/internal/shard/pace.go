@@ -11,24 +11,23 @@ import "time"
 // maxLooks times, and less often when they do not.
 //
 // Where looks still end in a sleep now and then, or others get the CPU meanwhile, it may be better
-// to share the CPU: to let others run before each of a few looks, and then to sleep. It is where
-// others want the CPU most of the time (demand). Else only a trial can tell (tryout).
+// to share the CPU: to let others run before each of a few looks, and then to sleep. It is better
+// where others want the CPU most of the time (demand). Else only tries can tell (tryout).
 //
 // Where the process itself may have no more CPU time, a receiver that waits for one conversation
 // shares too: that takes two thirds of the CPU time of looking, and the quota ends later (pauses).
 //
-// pace counts turns, not time. A turn of a look takes 1 us on most machines, 4 us where system
-// calls are slow, and 30 to 100 us where instructions are emulated, and everything else slows down
-// with it.
+// pace counts looks, not time. A look takes 1 us on most machines, 4 us where system calls are
+// slow, and 30 to 100 us where instructions are emulated, and everything else slows down with it.
 type pace struct {
 	since  int64 // since when nothing has come
 	awake  int64 // since when it has looked without a result
 	woken  int64 // when it was woken since then; 0: it was not
-	turns  int64 // of this look
-	most   int64 // turns
-	soon   int64 // how long maxLooks turns took, by the last look
-	last   int64 // the last turn
-	lost   bool  // a turn of this look took long, as somebody else ran
+	empty  int64 // looks since awake
+	most   int64 // empty looks before a sleep
+	soon   int64 // how long maxLooks looks take, by those before the last sleep
+	last   int64 // the last look
+	lost   bool  // a look took long, as somebody else ran
 	vain   share // how many looks end in a sleep, or lost the CPU
 	asked  bool  // it was found out, in this look, whether others want the CPU
 	lent   bool  // the receiver is the goroutine or thread that waits, and so this is one conversation
@@ -59,11 +58,11 @@ func (p *pauses) took(now, took int64) {
 // begin notes that a receiver begins, or that something came.
 func (v *pace) begin(now int64) {
 	v.came()
-	v.since, v.awake, v.turns, v.last, v.lost, v.asked = now, now, 0, now, false, false
+	v.since, v.awake, v.empty, v.last, v.lost, v.asked = now, now, 0, now, false, false
 }
 
 // woke notes the end of a sleep.
-func (v *pace) woke(now int64) { v.awake, v.woken, v.turns, v.last = now, now, 0, now }
+func (v *pace) woke(now int64) { v.awake, v.woken, v.empty, v.last = now, now, 0, now }
 
 // came adjusts the number of looks after a sleep, when something has come or a receiver begins
 // again.
@@ -88,7 +87,7 @@ func (v *pace) looks(spin spinTime) bool {
 	return v.tryout.looks() && !v.mustShare()
 }
 
-// mustShare reports whether to share without a trial.
+// mustShare reports whether to share without a try.
 func (v *pace) mustShare() bool { return v.demand.exceeds || v.lent && v.last < v.pauses.until }
 
 // shares reports whether to let others run before each look.
@@ -102,8 +101,8 @@ func (v *pace) asks(spin spinTime) bool {
 	return asks
 }
 
-// turn notes a look at the link, how many packets it found, and reports whether to sleep.
-func (v *pace) turn(now int64, busy bool, packets int, spin spinTime) bool {
+// looked notes a look at the link, how many packets it found, and reports whether to sleep.
+func (v *pace) looked(now int64, busy bool, packets int, spin spinTime) bool {
 	looks := v.looks(spin)
 	v.lost = v.lost || now-v.last > hoggedNs
 	v.pauses.took(now, now-v.last)
@@ -119,17 +118,17 @@ func (v *pace) turn(now int64, busy bool, packets int, spin spinTime) bool {
 		v.begin(now)
 		return false
 	}
-	v.turns++
+	v.empty++
 	if spin.exact {
 		return !looks || now-v.awake >= spin.ns
 	}
 	if !looks {
-		return v.turns >= shareLooks
+		return v.empty >= shareLooks
 	}
-	if v.most = max(v.most, minLooks); v.turns < v.most {
+	if v.most = max(v.most, minLooks); v.empty < v.most {
 		return false
 	}
-	v.soon = (now - v.awake) * maxLooks / v.turns
+	v.soon = (now - v.awake) * maxLooks / v.empty
 	v.vain.note(true)
 	return true
 }

@@ -24,7 +24,7 @@ func newPaced(turn time.Duration) *paced {
 // look looks once, and reports whether to sleep after that.
 func (p *paced) look() bool {
 	p.now += int64(p.turn)
-	return p.pace.turn(p.now, false, 0, p.spin)
+	return p.pace.looked(p.now, false, 0, p.spin)
 }
 
 // looks looks in vain until it is to sleep, and returns how often.
@@ -39,7 +39,7 @@ func (p *paced) looks() int {
 // packet handles one.
 func (p *paced) packet() {
 	p.now += int64(p.turn)
-	p.pace.turn(p.now, true, 1, p.spin)
+	p.pace.looked(p.now, true, 1, p.spin)
 }
 
 // sleep ends after a time.

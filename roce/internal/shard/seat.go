@@ -163,7 +163,7 @@ func (s *Shard) sit(ctx context.Context, sig *Signal) (bool, error) {
 			s.takeOver()
 		}
 		if sig.isSet() {
-			s.pace.turn(now, busy, s.received, s.spin)
+			s.pace.looked(now, busy, s.received, s.spin)
 			continue
 		}
 		look = s.lookAgain(now, busy)

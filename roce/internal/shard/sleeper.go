@@ -178,7 +178,7 @@ func (s *Shard) Await(done func() bool, slept bool) {
 			return
 		}
 		if s.received < rxBatch && done() { // what is left of a full batch wakes nobody
-			s.pace.turn(now, busy, s.received, s.spin)
+			s.pace.looked(now, busy, s.received, s.spin)
 			return
 		}
 		look = s.lookAgain(now, busy)

@@ -22,8 +22,9 @@ type slices struct {
 	until atomic.Int64 // when the slices are to be long again
 }
 
-// takesTurns notes that yields are what the threads of this process and others take turns by.
-func (s *Shard) takesTurns(now int64) {
+// wantShortSlices asks for short time slices, as threads of this process and others take turns at
+// the CPUs by yields.
+func (s *Shard) wantShortSlices(now int64) {
 	v := &s.slices
 	v.until.Store(now + maxBackOff*staleNs)
 	if !v.short.Load() && v.short.CompareAndSwap(false, true) {

@@ -86,14 +86,14 @@ func (s *Shard) GiveWay(threads int) {
 		s.Gosched()
 	}
 	if s.machine.CPUs() < 2*threads {
-		s.takeTurn()
+		s.yieldToPollers()
 	}
 }
 
-// takeTurn yields the CPU for a thread that polls, where others do as well.
-func (s *Shard) takeTurn() {
+// yieldToPollers yields the CPU for a thread that polls, where others do as well.
+func (s *Shard) yieldToPollers() {
 	if took, ok := s.yieldCPU(); ok && took <= hoggedNs {
-		s.takesTurns(s.link.Now())
+		s.wantShortSlices(s.link.Now())
 	}
 }
 
@@ -113,9 +113,9 @@ func (s *Shard) shareCPU() bool {
 // lookAgain reports whether a receiver is to look once more after a look, or to sleep: see pace and
 // demand. rxMu is held.
 func (s *Shard) lookAgain(now int64, busy bool) bool {
-	look := !s.pace.turn(now, busy, s.received, s.spin)
-	if s.pace.demand.turns() && !s.forThreads() {
-		s.takesTurns(now)
+	look := !s.pace.looked(now, busy, s.received, s.spin)
+	if s.pace.demand.alternates() && !s.forThreads() {
+		s.wantShortSlices(now)
 	} else {
 		s.lapse(now)
 	}

@@ -74,8 +74,8 @@ func PortError(a netip.Addr, err error, port uint16) *link.OpenError {
 	switch holders := processes.Holders(1, inode); {
 	case !ok:
 	case uid == os.Geteuid() && len(holders) > 0:
-		hint = fmt.Sprintf("%v has UDP port %d on this address for itself, which a program with goroce has only where it had too few "+
-			"descriptors to share it (ulimit -n), or may not; give each program an address of its own (127.0.0.1, 127.0.0.2, ...)", holders[0], port)
+		hint = fmt.Sprintf("%v has UDP port %d on this address for itself, as \"roce doctor --serve\" has it, or a program that had too few "+
+			"descriptors to share it (ulimit -n): end it, or give each program an address of its own (127.0.0.1, 127.0.0.2, ...)", holders[0], port)
 	case uid != os.Geteuid():
 		hint = fmt.Sprintf("a program of user %d has UDP port %d on this address, and only programs of one user can share it: "+
 			"run both as the same user, or give each user an address of its own", uid, port)
