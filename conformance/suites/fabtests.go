@@ -90,7 +90,8 @@ func (t *Turn) writeSSH(dir string) error {
 	if t.Site.guest != nil {
 		// Debian has links of these names, which installing makes and unpacking does not.
 		for _, name := range []string{"awk", "which"} {
-			if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\nexec busybox "+name+" \"$@\"\n"), 0o755); err != nil {
+			script := "#!/bin/sh\nexec busybox " + name + " \"$@\"\n"
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
 				return err
 			}
 		}

@@ -141,8 +141,8 @@ func (t *Turn) mpiStart(ctx context.Context, of string, args ...string) (string,
 		env = append(env, "UCX_TLS=rc_verbs,ud_verbs,self", "UCX_NET_DEVICES="+t.Site.Dev()+":1")
 	}
 	if t.Site.guest != nil {
-		// UCX looks a datagram's destination up as the kind of address that the service level of its
-		// completion tells, as NVIDIA's cards have it. rxe leaves that at 0, and UCX drops all.
+		// UCX looks a datagram's destination up as the kind of address that the service level of
+		// its completion tells, as NVIDIA's cards have it. rxe leaves that at 0: UCX drops all.
 		env = append(env, "UCX_UD_VERBS_ETH_DGID_CHECK=n")
 	}
 	var said strings.Builder

@@ -31,7 +31,8 @@ var Guests = map[string]string{"rxe 6.1": "bookworm", "rxe 6.12": "trixie"}
 // AllSites are the names of all sites, in the order of the table's columns.
 var AllSites = []string{OnGoroce, "rxe 6.1", "rxe 6.12", OnNothing}
 
-// Site is two network namespaces with a link between them, or a guest, and what programs there find.
+// Site is two network namespaces with a link between them, or a guest, and what programs find
+// there.
 type Site struct {
 	On  string
 	Bin string // folder of roce, with the libraries in verbs below it

@@ -49,8 +49,8 @@ type Turn struct {
 	Site  *Site
 	Dir   string          // of the built source
 	Stage *programs.Stage // the packages
-	// Guest and Root are for RunInGuest, in the place of Site and Stage: the packages are not in the
-	// guest yet.
+	// Guest and Root are for RunInGuest, in the place of Site and Stage: the packages are not in
+	// the guest yet.
 	Guest *lab.Guest
 	Root  *lab.Root
 	Share int    // of this many tests, one is run; 0: all are

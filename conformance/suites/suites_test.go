@@ -183,7 +183,8 @@ func TestFabAddress(t *testing.T) {
 	var got []Result
 	p := fabParser{provider: "verbs", addrs: strings.NewReplacer("10.77.0.10", "SERVER"),
 		report: func(r Result) { got = append(got, r) }}
-	for line := range strings.Lines("- name:   fi_getinfo_test -s 10.77.0.10 10.77.0.10 -p \"verbs\"\n  result: Pass\n") {
+	for line := range strings.Lines("- name:   fi_getinfo_test -s 10.77.0.10 10.77.0.10 -p \"verbs\"\n" +
+		"  result: Pass\n") {
 		p.line(line)
 	}
 	p.end()
