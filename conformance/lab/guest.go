@@ -3,6 +3,7 @@ package lab
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -35,6 +36,7 @@ type GuestConfig struct {
 	// The guest has no Port.
 	Bridge     string
 	KernelArgs string // added to the kernel's command line
+	MemoryMB   int    // 0 means 1024
 	// NetArgs are added to QEMU's virtio-net-pci of eth0. "disable-legacy=on,iommu_platform=on"
 	// lets the driver use AF_XDP without copying: it has the device's memory mapped by the kernel's
 	// DMA functions then.
@@ -168,7 +170,8 @@ func (g *Guest) power(n int, cfg GuestConfig) error {
 		accel = "tcg"
 	}
 	args := []string{
-		"-machine", m.board + ",accel=" + accel, "-cpu", cpu, "-smp", cpus, "-m", fmt.Sprint(guestMemoryMB),
+		"-machine", m.board + ",accel=" + accel, "-cpu", cpu, "-smp", cpus, "-m",
+		fmt.Sprint(cmp.Or(cfg.MemoryMB, guestMemoryMB)),
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio",
 		"-kernel", g.Image.Vmlinuz, "-initrd", g.Image.Initrd,
 		"-append", "console=" + m.console + " " + kernelArgs + " " + cfg.KernelArgs + " lab=" +

@@ -20,6 +20,8 @@ type Cmd struct {
 	Argv  []string
 	Env   map[string]string
 	Stdin io.Reader // nil: none
+	// Output, if not nil, takes what it prints as it comes, beside what is kept.
+	Output io.Writer
 }
 
 // Proc is a process in a guest. Its output is kept in memory.
@@ -93,7 +95,7 @@ func (g *Guest) Start(ctx context.Context, cmd Cmd) (*Proc, error) {
 		defer close(p.done)
 		defer stop()
 		defer nc.Close()
-		p.collect(ctx, g.Name)
+		p.collect(ctx, g.Name, cmd.Output)
 	}()
 	go func() {
 		if cmd.Stdin != nil {
@@ -104,9 +106,12 @@ func (g *Guest) Start(ctx context.Context, cmd Cmd) (*Proc, error) {
 	return p, nil
 }
 
-func (p *Proc) collect(ctx context.Context, guest string) {
+func (p *Proc) collect(ctx context.Context, guest string, output io.Writer) {
 	for {
 		t, b, err := p.conn.ReadFrame()
+		if output != nil && err == nil && (t == guestproto.TypeStdout || t == guestproto.TypeStderr) {
+			_, _ = output.Write(b)
+		}
 		p.mu.Lock()
 		switch {
 		case err != nil:

@@ -27,25 +27,44 @@ type GuestRoot struct {
 func NewGuestRoot(ctx context.Context, g *lab.Guest, root *lab.Root) (*GuestRoot, error) {
 	r, w := io.Pipe()
 	go func() { w.CloseWithError(writeTar(w, root.Dir)) }()
-	if err := g.Put(ctx, "/root.tar", 0o644, r); err != nil {
+	guest := &GuestRoot{g}
+	if err := guest.Unpack(ctx, r); err != nil {
 		return nil, err
 	}
 	script := `set -e
-mkdir ` + guestRoot + ` && busybox tar xf /root.tar -C ` + guestRoot + ` && rm /root.tar
+mkdir -p ` + guestRoot + `/etc
+echo 127.0.0.1 localhost $(busybox hostname) > ` + guestRoot + `/etc/hosts
+echo hosts: files > ` + guestRoot + `/etc/nsswitch.conf
 for d in proc sys dev tmp; do mkdir -p ` + guestRoot + `/$d; done
 for d in proc sys dev; do busybox mount -o bind /$d ` + guestRoot + `/$d; done
 `
 	if _, err := g.Run(ctx, "sh", "-c", script); err != nil {
 		return nil, err
 	}
-	return &GuestRoot{g}, nil
+	return guest, nil
+}
+
+// Unpack unpacks an archive of tar there.
+func (r *GuestRoot) Unpack(ctx context.Context, archive io.Reader) error {
+	if err := r.Guest.Put(ctx, "/archive.tar", 0o644, archive); err != nil {
+		return err
+	}
+	_, err := r.Guest.Run(ctx, "sh", "-c",
+		"mkdir -p "+guestRoot+" && busybox tar xf /archive.tar -C "+guestRoot+" && rm /archive.tar")
+	return err
 }
 
 // Start starts a program there.
 func (r *GuestRoot) Start(ctx context.Context, argv ...string) (*lab.Proc, error) {
+	return r.StartTo(ctx, nil, argv...)
+}
+
+// StartTo starts a program there, and writes what it prints to output as it comes.
+func (r *GuestRoot) StartTo(ctx context.Context, output io.Writer, argv ...string) (*lab.Proc, error) {
 	return r.Guest.Start(ctx, lab.Cmd{
-		Argv: append([]string{"busybox", "chroot", guestRoot}, argv...),
-		Env:  map[string]string{"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": "/tmp", "LC_ALL": "C.UTF-8"},
+		Argv:   append([]string{"busybox", "chroot", guestRoot}, argv...),
+		Env:    map[string]string{"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": "/tmp", "LC_ALL": "C.UTF-8"},
+		Output: output,
 	})
 }
 

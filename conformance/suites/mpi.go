@@ -47,7 +47,8 @@ for dir in pt2pt coll rma; do
 	done <mpich/$dir/testlist
 done
 `,
-		Run: runMPI,
+		GuestPackages: []string{"coreutils", "dash", "ibverbs-providers", "libucx0", "mpich", "openmpi-bin"},
+		Run:           runMPI, RunInGuest: builtInGuest(runMPI),
 	}
 }
 
@@ -77,7 +78,8 @@ func runMPI(ctx context.Context, t *Turn) error {
 			if err != nil {
 				return err
 			}
-			if !t.asked(test.name) {
+			// Processes that poll take turns on a guest's one processor.
+			if t.Site.guest != nil && test.np != "2" || !t.asked(test.name) {
 				continue
 			}
 			r := t.mpiRun(ctx, of, test)
@@ -129,11 +131,19 @@ func (t *Turn) mpiStart(ctx context.Context, of string, args ...string) (string,
 		return "", err
 	}
 	defer os.RemoveAll(dir)
+	if err := t.Site.Bring(ctx, dir, args[1]); err != nil {
+		return "", err
+	}
 	env := append(mpiEnv[:len(mpiEnv):len(mpiEnv)], "OMPI_MCA_orte_tmpdir_base="+dir)
 	if t.Site.On == OnNothing {
 		env = append(env, "UCX_TLS=tcp,self")
 	} else {
-		env = append(env, "UCX_TLS=rc_verbs,ud_verbs,self", "UCX_NET_DEVICES=goroce0:1")
+		env = append(env, "UCX_TLS=rc_verbs,ud_verbs,self", "UCX_NET_DEVICES="+t.Site.Dev()+":1")
+	}
+	if t.Site.guest != nil {
+		// UCX looks a datagram's destination up as the kind of address that the service level of
+		// its completion tells, as NVIDIA's cards have it. rxe leaves that at 0: UCX drops all.
+		env = append(env, "UCX_UD_VERBS_ETH_DGID_CHECK=n")
 	}
 	var said strings.Builder
 	err = t.Site.Run(ctx, 0, Command{

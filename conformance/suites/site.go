@@ -31,13 +31,15 @@ var Guests = map[string]string{"rxe 6.1": "bookworm", "rxe 6.12": "trixie"}
 // AllSites are the names of all sites, in the order of the table's columns.
 var AllSites = []string{OnGoroce, "rxe 6.1", "rxe 6.12", OnNothing}
 
-// Site is two network namespaces with a link between them, and what programs there find.
+// Site is two network namespaces with a link between them, or a guest, and what programs find
+// there.
 type Site struct {
 	On  string
 	Bin string // folder of roce, with the libraries in verbs below it
 	// Scratch is a folder for what tests write.
 	Scratch string
 	net     *programs.Net
+	guest   *programs.GuestRoot // in the place of net: both ends are at its address
 }
 
 // NewSite makes the namespaces. It must be called inside of the lab's.
@@ -46,18 +48,31 @@ func NewSite(on, bin, scratch string) (*Site, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Site{on, bin, scratch, n}, nil
+	return &Site{On: on, Bin: bin, Scratch: scratch, net: n}, nil
 }
 
 // Close lets go of the namespaces.
 func (s *Site) Close() error { return s.net.Close() }
 
 // Addr is the address of an end.
-func (s *Site) Addr(end int) netip.Addr { return s.net.Place(nil, end).Addr4 }
+func (s *Site) Addr(end int) netip.Addr {
+	if s.guest != nil {
+		return s.guest.Guest.Addr4
+	}
+	return s.net.Place(nil, end).Addr4
+}
+
+// Dev is the RDMA device.
+func (s *Site) Dev() string {
+	if s.guest != nil {
+		return s.guest.Guest.Dev
+	}
+	return "goroce0"
+}
 
 // Argv is what starts a program at an end, in this process's namespace.
 func (s *Site) Argv(end int, argv ...string) []string {
-	if s.On == OnNothing {
+	if s.On != OnGoroce {
 		return argv
 	}
 	return append([]string{filepath.Join(s.Bin, "roce"), "run", "--addr=" + s.Addr(end).String(), "--"}, argv...)
@@ -65,6 +80,9 @@ func (s *Site) Argv(end int, argv ...string) []string {
 
 // Enter is what starts a program at an end from the other one.
 func (s *Site) Enter(end int, argv ...string) []string {
+	if s.guest != nil {
+		return argv
+	}
 	return append([]string{"nsenter", "--net=" + s.net.Pair[end].Path()}, s.Argv(end, argv...)...)
 }
 
@@ -105,22 +123,51 @@ func (s *Site) run(ctx context.Context, end int, argv []string, c Command) error
 	if c.Limit > 0 {
 		defer time.AfterFunc(c.Limit, func() { cancel(errLong) }).Stop()
 	}
+	w, read := c.lines(cancel)
+	var err error
+	if s.guest != nil {
+		err = s.runInGuest(ctx, c, w)
+	} else {
+		err = s.runHere(ctx, end, argv, c, w)
+	}
+	w.Close()
+	<-read
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	}
+	return err
+}
+
+func (s *Site) runHere(ctx context.Context, end int, argv []string, c Command, output io.Writer) error {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir = c.Dir
 	cmd.Env = append(append(os.Environ(), "LC_ALL=C.UTF-8"), c.Env...)
 	unix.SetGroup(cmd)
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	cmd.WaitDelay = drainTime
-	r, w := io.Pipe()
-	cmd.Stdout, cmd.Stderr = w, w
-	var quiet *time.Timer
-	if c.Silence > 0 {
-		quiet = time.AfterFunc(c.Silence, func() { cancel(errSilent) })
-		defer quiet.Stop()
+	cmd.Stdout, cmd.Stderr = output, output
+	var err error
+	if e := s.net.Pair[end].Do(func() { err = cmd.Start() }); e != nil || err != nil {
+		return errors.Join(e, err)
 	}
-	read := make(chan struct{})
+	err = cmd.Wait()
+	// What the program has left running goes with it.
+	_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
+	return err
+}
+
+// lines takes what a program prints, until it is closed; read is closed when all lines have been
+// told of. Where none comes for too long, cancel is called.
+func (c Command) lines(cancel context.CancelCauseFunc) (w *io.PipeWriter, read <-chan struct{}) {
+	r, w := io.Pipe()
+	done := make(chan struct{})
 	go func() {
-		defer close(read)
+		defer close(done)
+		var quiet *time.Timer
+		if c.Silence > 0 {
+			quiet = time.AfterFunc(c.Silence, func() { cancel(errSilent) })
+			defer quiet.Stop()
+		}
 		in := bufio.NewReader(r)
 		for {
 			line, err := in.ReadString('\n')
@@ -135,18 +182,5 @@ func (s *Site) run(ctx context.Context, end int, argv []string, c Command) error
 			}
 		}
 	}()
-	var err error
-	if e := s.net.Pair[end].Do(func() { err = cmd.Start() }); e != nil || err != nil {
-		w.Close()
-		return errors.Join(e, err)
-	}
-	err = cmd.Wait()
-	// What the program has left running goes with it.
-	_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
-	w.Close()
-	<-read
-	if ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
-	}
-	return err
+	return w, done
 }

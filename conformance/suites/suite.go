@@ -36,6 +36,8 @@ type Suite struct {
 	// Packages, in the place of Build: those of the release that the programs are in, which are
 	// unpacked and not installed.
 	Packages []string
+	// GuestPackages, beside Build, are what the programs need of the release in a guest.
+	GuestPackages []string
 	// Run runs its tests on a site, and reports each.
 	Run func(ctx context.Context, t *Turn) error
 	// RunInGuest does so in a guest, on rxe; nil if the suite is not run there.
@@ -47,8 +49,8 @@ type Turn struct {
 	Site  *Site
 	Dir   string          // of the built source
 	Stage *programs.Stage // the packages
-	// Guest and Root are for RunInGuest, in the place of all above: the packages are not in the
-	// guest yet.
+	// Guest and Root are for RunInGuest, in the place of Site and Stage: the packages are not in
+	// the guest yet.
 	Guest *lab.Guest
 	Root  *lab.Root
 	Share int    // of this many tests, one is run; 0: all are
@@ -108,10 +110,11 @@ var baseNeeds = []lab.Need{
 
 // Root makes the root that the packages are in, or finds it.
 func (s Suite) Root(ctx context.Context, logf func(string, ...any)) (*lab.Root, error) {
-	sum := sha256.Sum256([]byte(strings.Join(s.Packages, " ")))
+	packages := append(slices.Clone(s.Packages), s.GuestPackages...)
+	sum := sha256.Sum256([]byte(strings.Join(packages, " ")))
 	recipe := int(binary.BigEndian.Uint16(sum[:]))
-	root, err := lab.PrepareRoot(ctx, "suites-"+s.Name+"-"+s.Release, s.Release, recipe, s.Packages, logf)
-	if err == nil && root.Versions[s.Package] != s.Version {
+	root, err := lab.PrepareRoot(ctx, "suites-"+s.Name+"-"+s.Release, s.Release, recipe, packages, logf)
+	if err == nil && s.Packages != nil && root.Versions[s.Package] != s.Version {
 		err = fmt.Errorf("suites: %s of Debian %s is %s now, and not %s", s.Package, s.Release,
 			root.Versions[s.Package], s.Version)
 	}

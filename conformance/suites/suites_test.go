@@ -178,6 +178,19 @@ func TestFabParser(t *testing.T) {
 	}, got)
 }
 
+// A test whose name has the server's address has the same name wherever it is run.
+func TestFabAddress(t *testing.T) {
+	var got []Result
+	p := fabParser{provider: "verbs", addrs: strings.NewReplacer("10.77.0.10", "SERVER"),
+		report: func(r Result) { got = append(got, r) }}
+	for line := range strings.Lines("- name:   fi_getinfo_test -s 10.77.0.10 10.77.0.10 -p \"verbs\"\n" +
+		"  result: Pass\n") {
+		p.line(line)
+	}
+	p.end()
+	require.Equal(t, []Result{{Test: "verbs: fi_getinfo_test -s SERVER SERVER", Outcome: Pass}}, got)
+}
+
 // Tests that were not asked for are in the script's list of exclusions.
 func TestFabExcept(t *testing.T) {
 	tests := []string{"fi_msg", "fi_msg -I 5", "fi_ubertest"}

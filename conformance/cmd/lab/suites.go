@@ -110,10 +110,12 @@ func (o *suiteOptions) prepare(ctx context.Context) (map[string]string, error) {
 		if !slices.Contains(o.names, s.Name) {
 			continue
 		}
-		if s.Packages != nil {
+		if s.Packages != nil || s.GuestPackages != nil && len(o.guests()) > 0 {
 			if _, err := s.Root(ctx, o.logf); err != nil {
 				return nil, err
 			}
+		}
+		if s.Packages != nil {
 			continue
 		}
 		archive := ""
@@ -194,7 +196,7 @@ func (o *suiteOptions) turn(ctx context.Context, s suites.Suite, on, dir string,
 	if o.quick {
 		turn.Share = s.Share
 	}
-	if s.Packages != nil {
+	if s.Packages != nil || s.GuestPackages != nil && suites.Guests[on] != "" {
 		if turn.Root, err = s.Root(ctx, o.logf); err != nil {
 			return nil, err
 		}
@@ -240,7 +242,8 @@ func (o *suiteOptions) inGuest(ctx context.Context, s suites.Suite, on string, t
 		return err
 	}
 	defer l.Close()
-	if turn.Guest, err = l.Boot(ctx, lab.GuestConfig{Name: image.Suite, Image: image}); err != nil {
+	if turn.Guest, err = l.Boot(ctx, lab.GuestConfig{Name: image.Suite, Image: image,
+		MemoryMB: suites.GuestMemoryMB}); err != nil {
 		return err
 	}
 	return s.RunInGuest(ctx, turn)
