@@ -97,7 +97,7 @@ func (o *Options) drills(ctx context.Context, env *matrix.Env, ref *peer.Agent) 
 				case err != nil:
 					rows[i].Result, rows[i].Detail = matrix.Fail, err.Error()
 				case !v4 && !slices.Contains(o.script(rows[i].Op).Needs, drill.NeedIPv6):
-					rows[i].Result, rows[i].Detail = matrix.Skip, "no IPv4 address here that is not the peer's, too"
+					rows[i].Result, rows[i].Detail = matrix.Skip, "the one IPv4 address here is the peer's as well"
 				case ctx.Err() == nil:
 					rows[i] = o.oneDrill(ctx, env, target, rows[i])
 				}

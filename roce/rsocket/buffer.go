@@ -133,7 +133,7 @@ func (c *Conn) retireSends() {
 // shrinkSend frees the large send buffer of an idle connection. mu is held.
 func (c *Conn) shrinkSend() {
 	if b := &c.s.snd.buf; c.out != smallBuffer && b.used == 0 && b.old == 0 && !b.pinned {
-		c.out = smallBuffer
+		c.out, c.near = smallBuffer, false
 		c.s.snd.move(len(c.send[smallBuffer].mem))
 		c.retireSends()
 	}
@@ -142,13 +142,15 @@ func (c *Conn) shrinkSend() {
 // streamGrown gets a larger send buffer for data that the peer takes as fast as it comes. mu and
 // wmu are held.
 func (c *Conn) streamGrown() {
-	most := streamSend
-	if c.qp.Stats().SmoothedRTT > longTrip {
-		most = maxSend
+	size := c.s.snd.buf.size
+	if size >= maxSend || c.near || c.out != smallBuffer && !c.host.mayGrow(c.alarm.Now()) {
+		return
 	}
-	if size := c.s.snd.buf.size; size < most && (c.out == smallBuffer || c.host.mayGrow(c.alarm.Now())) {
-		c.growSend(size + 1)
+	if size >= streamSend && c.qp.Stats().SmoothedRTT <= longTrip {
+		c.near = true
+		return
 	}
+	c.growSend(size + 1)
 }
 
 // fitRecv chooses the receive buffer for the next half to grant: a large one while halves are read

@@ -52,6 +52,7 @@ type Conn struct {
 	s       stream
 	out     int           // the send buffer in use
 	moved   bool          // unacknowledged data may be in earlier send buffers
+	near    bool          // a send buffer of streamSend is enough for the path
 	granted time.Duration // when a half of the receive buffer was last granted
 	debt    int           // receive requests to post again
 	err     error         // why nothing works any more, except Close
