@@ -50,7 +50,11 @@ func (sq *requester) stretchWindow() {
 // noteRoom notes, as una has moved on, whether a large window has room to grow.
 func (sq *requester) noteRoom(now int64) {
 	w := &sq.win
-	if w.size > w.near && sq.trips != nil && sq.trips.answered(now, sq.una, sq.rtt.emptyNs())*8/7 >= w.size {
+	switch {
+	case sq.trips == nil:
+	case w.size <= w.near:
+		sq.trips.forget() // it is no longer large, and their PSNs would come round again
+	case sq.trips.answered(now, sq.una, sq.rtt.emptyNs())*8/7 >= w.size:
 		w.idle = true
 	}
 }

@@ -42,7 +42,7 @@ func (f *windowTrips) answered(now int64, una ib.PSN, ns int64) (flight int) {
 	return flight
 }
 
-// forget drops them, because the window has become smaller. There may be none.
+// forget drops them, because the window has become smaller. There may be no f.
 func (f *windowTrips) forget() {
 	if f != nil {
 		f.n = 0

@@ -26,3 +26,22 @@ func TestWindowTrips(t *testing.T) {
 	require.Zero(t, f.answered(230, 61, 110))
 	(*windowTrips)(nil).forget()
 }
+
+// Packets that were timed before a timeout made the window small do not count later, when their
+// PSNs have come round, or keep others from being timed.
+func TestWindowTripsEndWithLargeWindow(t *testing.T) {
+	sq := &requester{rtt: rttEstimate{least: 8}, trips: &windowTrips{}, win: window{size: 2000, near: 1000}}
+	for range maxWindowTrips {
+		sq.trips.sent(windowTrip{psn: 5, flight: 2000})
+	}
+	sq.win.onTimeout()
+	sq.una = 10
+	sq.noteRoom(1)
+	sq.una, sq.win.size = 1<<23+5, 2000
+	sq.trips.sent(windowTrip{psn: sq.una, flight: 2000})
+	sq.noteRoom(2)
+	require.False(t, sq.win.idle)
+	sq.una = sq.una.Next()
+	sq.noteRoom(2)
+	require.True(t, sq.win.idle, "nothing was in the way of the new one")
+}
