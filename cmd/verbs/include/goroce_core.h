@@ -195,7 +195,7 @@ struct goroce_core {
 	 * may have to receive. */
 	int (*channel_next)(goroce_handle channel, int thread, uint64_t *cq);
 	/* channel_look is channel_next before a count is read, for a thread that is about to sleep until there is one. It receives for as long
-	 * as that costs less than a sleep. first: the program has just called, and has an event if it could see a count. */
+	 * as that costs less than a sleep. first: the program has just called, and has an event if epoll may have told it of a count. */
 	int (*channel_look)(goroce_handle channel, int thread, int first, uint64_t *cq);
 
 	int (*create_cq)(struct goroce_cq *cq);
