@@ -136,7 +136,8 @@ func TestChannelTold(t *testing.T) {
 			}
 			if round == 0 { // it is found out again with the 64th call
 				ch.asked.Store(63)
-				if err := unix.EpollCtl(set, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN}); err != nil {
+				e := unix.EpollEvent{Events: unix.EPOLLIN}
+				if err := unix.EpollCtl(set, unix.EPOLL_CTL_ADD, fd, &e); err != nil {
 					t.Fatal(err)
 				}
 			}
