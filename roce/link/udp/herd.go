@@ -5,6 +5,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/goroce/goroce/internal/unix"
 	"github.com/goroce/goroce/roce/link/internal/sockio"
@@ -19,14 +20,17 @@ type herd struct {
 	fd     int // of epoll; -1: none
 	end    *sockio.Waker
 	wg     sync.WaitGroup
-	there  atomic.Bool   // the thread has seen requests, and pauses until the link has looked
-	looked chan struct{} // the link has looked
+	there  atomic.Bool // the thread has seen requests, and pauses until the link has looked
+	looked chan bool   // the link has looked; true: again and again it could not read them
 	quit   chan struct{}
+	vain   int // such looks in a row; of the receiving side
+	// nap is time.After; tests replace it.
+	nap func(time.Duration) <-chan time.Time
 }
 
 // begin starts waiting for requests on sockets.
 func (h *herd) begin(l *Link, socks []*socket) error {
-	h.l, h.looked, h.quit = l, make(chan struct{}, 1), make(chan struct{})
+	h.l, h.looked, h.quit, h.nap = l, make(chan bool, 1), make(chan struct{}), time.After
 	var err error
 	if h.end, err = sockio.NewWaker(); err != nil {
 		return err
@@ -73,19 +77,31 @@ func (h *herd) run() {
 		}
 		h.there.Store(true)
 		h.l.Wake()
-		select {
-		case <-h.looked:
-		case <-h.quit:
-			return
+		var rest <-chan time.Time
+		for stay := true; stay; stay = rest != nil {
+			select {
+			case vain := <-h.looked:
+				if vain { // as a poll does, so that this does not take a CPU
+					rest = h.nap(sockio.NapTime)
+				}
+			case <-rest:
+				rest = nil
+			case <-h.quit:
+				return
+			}
 		}
 	}
 }
 
-// seen says that the link has taken all available requests. Only the receiving side calls it.
-func (h *herd) seen() {
+// seen says that the link has taken all available requests. Only the receiving side calls it. took
+// says whether it could read those that were there: another device may be faster, but not always.
+func (h *herd) seen(took bool) {
+	if h.vain++; took {
+		h.vain = 0
+	}
 	if h.there.Load() {
 		h.there.Store(false)
-		h.looked <- struct{}{} // does not block: the thread stores true once for each
+		h.looked <- h.vain >= sockio.MaxVain // does not block: the thread stores true once for each
 	}
 }
 

@@ -132,7 +132,7 @@ func (r *receiver) lookAside() {
 	case err != nil:
 		return
 	case n == 0:
-		r.nothingAside()
+		r.nothingAside(true)
 		return
 	}
 	r.awaits = true
@@ -169,13 +169,13 @@ func (r *receiver) receiveAside() (ok bool, err error) {
 			return ok, err
 		}
 	}
-	r.nothingAside() // another device has taken it
+	r.nothingAside(false) // another device has taken it, or it cannot be read
 	return false, nil
 }
 
-func (r *receiver) nothingAside() {
+func (r *receiver) nothingAside(took bool) {
 	r.l.share.Look = false
-	r.l.share.herd.seen()
+	r.l.share.herd.seen(took)
 }
 
 // noteAside records after a poll that something came aside.

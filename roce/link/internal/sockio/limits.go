@@ -13,10 +13,10 @@ const (
 	// before it gives up segmentation.
 	MaxSegmentsOld = 64
 
-	// maxVain is how many polls in a row may end early by descriptors without any progress.
-	maxVain = 16
-	// napTime is how long the following polls ignore them.
-	napTime = time.Millisecond
+	// MaxVain is how many polls in a row may end early by descriptors without any progress.
+	MaxVain = 16
+	// NapTime is how long the following polls ignore them.
+	NapTime = time.Millisecond
 
 	// MaxReadBatch is the most datagrams of one call of Reader.Read.
 	MaxReadBatch = 32

@@ -54,7 +54,7 @@ func (p *Poller) First() []unix.PollFd {
 
 // Worked tells, before Poll, how much the link has done so far: any count that grows when something
 // was received or sent. If a descriptor ends polls while nothing is done, it has a permanent error,
-// or the kernel lacks memory for the work. After maxVain such polls each poll begins with a nap, so
+// or the kernel lacks memory for the work. After MaxVain such polls each poll begins with a nap, so
 // that this does not take a CPU.
 func (p *Poller) Worked(count uint64) {
 	if count != p.work {
@@ -64,7 +64,7 @@ func (p *Poller) Worked(count uint64) {
 
 // Stuck reports whether that many polls were ended by descriptors while nothing was done. A link
 // that does not read from its sockets then checks whether they exist.
-func (p *Poller) Stuck() bool { return p.vain >= maxVain }
+func (p *Poller) Stuck() bool { return p.vain >= MaxVain }
 
 // Poll blocks in ppoll; a negative timeout is none. It consumes past wakes. Lack of memory may end
 // it early. The error is fatal: EBADF if one of the descriptors was closed.
@@ -150,7 +150,7 @@ func (p *Poller) poll(fds []unix.PollFd, ts *unix.Timespec, ppoll ppoll) (ending
 	case unix.EINTR:
 		return bySignal, nil
 	case unix.ENOMEM, unix.EAGAIN: // no memory for so many descriptors
-		p.vain = maxVain
+		p.vain = MaxVain
 		return bySomething, nil
 	default:
 		return bySomething, os.NewSyscallError("ppoll", err)
@@ -182,10 +182,10 @@ func (p *Poller) look(fds []unix.PollFd) error {
 	return nil
 }
 
-// nap waits for napTime, a wake, or the timeout, from which it subtracts the time passed. It
+// nap waits for NapTime, a wake, or the timeout, from which it subtracts the time passed. It
 // reports whether the poll is over. Polling one descriptor needs no memory in the kernel.
 func (p *Poller) nap(fds []unix.PollFd, timeout *time.Duration) (over bool, err error) {
-	long := napTime
+	long := NapTime
 	if *timeout > 0 {
 		long = min(long, *timeout)
 		if *timeout -= long; *timeout == 0 {

@@ -121,7 +121,7 @@ func TestPollerNaps(t *testing.T) {
 		require.NoError(t, p.Poll(fds, -1))
 		require.NotZero(t, fds[2].Revents)
 	}
-	require.Equal(t, [2]int{rounds - maxVain + 1, 2 * rounds}, [2]int{naps, looks})
+	require.Equal(t, [2]int{rounds - MaxVain + 1, 2 * rounds}, [2]int{naps, looks})
 
 	// A wake ends a nap, and a time that is up, too. A poll that does not wait does not nap.
 	p.Wake()
@@ -137,9 +137,9 @@ func TestPollerNaps(t *testing.T) {
 
 	// When it does not end polls any more, nothing naps.
 	fds[2].Fd = -1
-	require.NoError(t, p.Poll(fds, 2*napTime))
+	require.NoError(t, p.Poll(fds, 2*NapTime))
 	before = naps
-	require.NoError(t, p.Poll(fds, napTime))
+	require.NoError(t, p.Poll(fds, NapTime))
 	require.Equal(t, before, naps)
 }
 
@@ -250,6 +250,6 @@ func TestPollerDoesNotWait(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, p.Poll(fds, 0))
 	}
-	nap := unix.NsecToTimespec(int64(napTime))
+	nap := unix.NsecToTimespec(int64(NapTime))
 	require.Equal(t, []unix.Timespec{nap, {}, nap, {}}, waits)
 }
