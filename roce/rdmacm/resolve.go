@@ -153,7 +153,11 @@ func connectFrom(local *net.UDPAddr, dst netip.Addr) (netip.Addr, error) {
 		return netip.Addr{}, err
 	}
 	defer c.Close()
-	return c.LocalAddr().(*net.UDPAddr).AddrPort().Addr(), nil
+	a, ok := c.LocalAddr().(*net.UDPAddr)
+	if !ok { // the kernel did not say: a filter of system calls forbids the question
+		return netip.Addr{}, os.NewSyscallError("getsockname", errors.ErrUnsupported)
+	}
+	return a.AddrPort().Addr(), nil
 }
 
 // checkRoute asks the kernel for a way from an address of the device. Without it a request for a
@@ -182,11 +186,11 @@ func checkRoute(src, dst netip.Addr) error {
 }
 
 // sourceError is the error of asking the kernel for a source address. A socket that could not be
-// made (no descriptor is free, or no memory) says nothing about routes.
+// made (no descriptor is free, or no memory), or not be asked, says nothing about routes.
 func sourceError(dst netip.Addr, err error) error {
 	err = routeErr(err)
 	var call *os.SyscallError
-	if errors.As(err, &call) && call.Syscall == "socket" {
+	if errors.As(err, &call) && (call.Syscall == "socket" || call.Syscall == "getsockname") {
 		return &verbs.AddrError{Op: "find the way to", Addr: netip.AddrPortFrom(dst, ib.UDPPort), Err: err}
 	}
 	return &verbs.NoRouteError{Peer: dst, Err: err}

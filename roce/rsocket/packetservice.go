@@ -3,6 +3,7 @@ package rsocket
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"net"
 	"net/netip"
 	"os"
@@ -52,8 +53,11 @@ func openService(addr netip.AddrPort, both bool,
 
 // ready notes the bound address and asks for destination addresses.
 func (s *packetService) ready(addr netip.AddrPort) error {
-	at := s.udp.LocalAddr().(*net.UDPAddr).AddrPort()
-	s.local = netip.AddrPortFrom(addr.Addr(), at.Port())
+	at, ok := s.udp.LocalAddr().(*net.UDPAddr)
+	if !ok { // a filter of system calls forbids the question
+		return os.NewSyscallError("getsockname", errors.ErrUnsupported)
+	}
+	s.local = netip.AddrPortFrom(addr.Addr(), at.AddrPort().Port())
 	if !s.local.Addr().IsUnspecified() {
 		return nil
 	}

@@ -223,7 +223,11 @@ func routeTo(host string, ipv6 bool) netip.Addr {
 		return netip.Addr{} // the TCP connection will say what is wrong
 	}
 	defer c.Close()
-	a := c.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
+	at, ok := c.LocalAddr().(*net.UDPAddr)
+	if !ok {
+		return netip.Addr{} // a filter of system calls forbids the question
+	}
+	a := at.AddrPort().Addr().Unmap()
 	if a.IsLoopback() && a.Is4() {
 		// The kernel answers with the target's own address, where the
 		// server's device is if it is on 127.0.0.1.

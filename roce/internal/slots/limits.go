@@ -49,6 +49,8 @@ const (
 
 	// maxDrain bounds how many datagrams drain takes out of a socket to which nothing is added.
 	maxDrain = 1 << 17
+	// maxPending is how many errors in a row end that.
+	maxPending = 16
 )
 
 // meetTime is how long Open waits for processes that have the address but get no CPU, and stillTime

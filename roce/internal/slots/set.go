@@ -218,11 +218,24 @@ func hear(fd int) error {
 // drain empties a socket.
 func drain(fd int) {
 	var b [1]byte
-	for range maxDrain {
-		// The error may be a pending one of the socket rather than of this receive; the next call
-		// then goes on.
+	drainBy(func() error {
 		_, _, err := unix.Recvfrom(fd, b[:], unix.MSG_DONTWAIT|unix.MSG_TRUNC)
+		return err
+	})
+}
+
+// drainBy calls receive until nothing is left. An error may be a pending one of the socket rather
+// than of this receive; the next call then goes on. One that stays is a policy's against the call.
+func drainBy(receive func() error) {
+	failed := 0
+	for range maxDrain {
+		err := receive()
 		if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EBADF) || errors.Is(err, unix.ENOTSOCK) {
+			return
+		}
+		if failed++; err == nil {
+			failed = 0
+		} else if failed == maxPending {
 			return
 		}
 	}

@@ -70,7 +70,7 @@ func openSlot(addrs []netip.Addr, o Options, spare bool) (*Link, error) {
 	l.tx.init(l)
 	if err := l.rx.init(l); err != nil {
 		l.release()
-		return nil, &OpenError{Err: err}
+		return nil, &OpenError{Err: err, Hint: sockio.CallHint(err)}
 	}
 	return l, nil
 }

@@ -41,7 +41,7 @@ func (l *Link) openSockets() error {
 			return err
 		}
 		if err := s.setOptions(&l.opts); err != nil {
-			return &OpenError{Addr: s.addr, Err: err}
+			return &OpenError{Addr: s.addr, Err: err, Hint: sockio.CallHint(err)}
 		}
 		if lease != nil {
 			err = lease.Hear(i)

@@ -51,7 +51,7 @@ func (b *Base) Open(addrs []netip.Addr, port uint16, on func(i int, a netip.Addr
 	}
 	var err error
 	if b.Waker, err = sockio.NewPoller(); err != nil {
-		return &link.OpenError{Err: err}
+		return &link.OpenError{Err: err, Hint: sockio.CallHint(err)}
 	}
 	return nil
 }
