@@ -167,6 +167,29 @@ func TestReadsLoseRequests(t *testing.T) {
 	}
 }
 
+// READs outlast bursts that take a few packets in a row, requests and probes as well. With probes
+// after the third ACK timeout only, and one packet in each if the last thousand had come, all of
+// these used up their retries.
+func TestReadsOutlastBursts(t *testing.T) {
+	seeds.Long(t)
+	for _, seed := range []uint64{46, 53, 65, 115, 117} {
+		s := burstyPath(seed)
+		r, err := RunPath(s)
+		require.NoError(t, err)
+		require.NoError(t, r.Broken)
+		t.Logf("%.1f of %.1f Mb/s", r.Total, r.PayloadMax)
+		require.Greater(t, r.Total, 0.85*r.PayloadMax)
+	}
+}
+
+func burstyPath(seed uint64) *Path {
+	return &Path{Rate: 200 * cc.Mbps, Queue: 100, Runs: true, Loss: 0.01, Back: 0.01, Burst: 8, Messages: 128,
+		Reads: 128, Noise: smallNoise, Flows: []PathFlow{{RTTNs: Millisecond, Op: verbs.WRRead}}, Seed: seed,
+		DurationNs: 4000 * Millisecond, WarmupNs: 1000 * Millisecond}
+}
+
+var smallNoise = Noise{EveryNs: 5 * Millisecond, LeastNs: 20 * Microsecond, MostNs: 200 * Microsecond}
+
 // Hosts that stall slow a READ down, and no more: each stall takes time, but what comes behind the
 // first packet of an answer is counted. When it was not, a stall made the rate smaller, a smaller
 // rate had a larger part of each answer uncounted, and 0.3 Mb/s were left.
@@ -231,6 +254,47 @@ func TestWindowsShareInRuns(t *testing.T) {
 			}
 			require.Greater(t, sum/float64(len(times)), least)
 		}
+	}
+}
+
+// Windows of WRITEs that begin one after the other become equal. When each loss took half, whoever
+// else filled the queue, and a window grew by quarters whenever the queue looked short, the means
+// were 0.95, 0.84 and 0.83: a large window lost more seldom than a small one.
+func TestWindowsBecomeEqual(t *testing.T) {
+	seeds.Long(t)
+	seeds.Slow(t)
+	for n, least := range map[int]float64{2: 0.965, 3: 0.93, 8: 0.9} {
+		sum := 0.0
+		times := []int64{0, 3, 7, 20, 50}
+		for _, apart := range times {
+			s := &Path{Rate: 200 * cc.Mbps, Queue: 100, Runs: true, Flows: flowsOf(n, cc.Config{}, Millisecond),
+				Noise: smallNoise, DurationNs: 5000 * Millisecond, WarmupNs: 1000 * Millisecond}
+			for i := range s.Flows {
+				s.Flows[i].StartNs = int64(i) * apart * Millisecond
+			}
+			sum += runPath(t, s).Jain
+		}
+		t.Logf("%d flows: Jain %.3f", n, sum/float64(len(times)))
+		require.Greater(t, sum/float64(len(times)), least)
+	}
+}
+
+// BBR does not give way, so a window gives up less beside it. With half each time it had 17 and
+// 12 Mb/s; over the link in user space TCP cubic has 35 to 46.
+func TestWindowBesideBBR(t *testing.T) {
+	seeds.Long(t)
+	seeds.Slow(t)
+	for _, c := range []struct {
+		rtt   int64
+		queue int
+		least float64
+	}{{1, 100, 23}, {10, 300, 14}} {
+		s := &Path{Rate: 200 * cc.Mbps, Queue: c.queue, Runs: true, Noise: smallNoise, Beside: BBR,
+			Flows:      []PathFlow{{RTTNs: c.rtt * Millisecond, Op: verbs.WRWrite}},
+			DurationNs: 6000 * Millisecond, WarmupNs: 1000 * Millisecond}
+		r := runPath(t, s)
+		t.Logf("%d ms: %.1f Mb/s, and %.1f of TCP bbr", c.rtt, r.Total, r.Beside)
+		require.Greater(t, r.Total, c.least)
 	}
 }
 
