@@ -149,22 +149,26 @@ func TestDelayRoundTrips(t *testing.T) {
 
 // READs fill a path that loses packets in both directions, one by one or in bursts. When a lost
 // request counted as all that it asks for they had 166 and 143 Mb/s; when a burst took all probes,
-// 173. When what waits for a lost request at the peer counted as come, as much again was requested,
+// 171. When what waits for a lost request at the peer counted as come, as much again was requested,
 // and the queue had no room for 0.9 %.
 func TestReadsLoseRequests(t *testing.T) {
-	for _, s := range []Path{
-		{Noise: Noise{EveryNs: 5 * Millisecond, LeastNs: 100 * Microsecond, MostNs: 1500 * Microsecond}, Seed: 1},
-		{Burst: 8, Seed: 2},
-	} {
+	play := func(s Path) float64 {
 		s.Rate, s.Queue, s.Runs, s.Loss, s.Back = 200*cc.Mbps, 140, true, 0.01, 0.01
 		s.Flows = []PathFlow{{RTTNs: Millisecond, Op: verbs.WRRead}}
 		s.DurationNs, s.WarmupNs = 3000*Millisecond, 1000*Millisecond
 		r, err := RunPath(&s)
 		require.NoError(t, err)
 		t.Logf("%.1f of %.1f Mb/s, %.2f %% dropped", r.Total, r.PayloadMax, 100*r.Dropped)
-		require.Greater(t, r.Total, 0.945*r.PayloadMax)
 		require.Less(t, r.Dropped, 0.003)
+		return r.Total / r.PayloadMax
 	}
+	noise := Noise{EveryNs: 5 * Millisecond, LeastNs: 100 * Microsecond, MostNs: 1500 * Microsecond}
+	require.Greater(t, play(Path{Noise: noise, Seed: 1}), 0.945)
+	sum := 0.0
+	for seed := range uint64(8) {
+		sum += play(Path{Burst: 8, Seed: 2 + seed})
+	}
+	require.Greater(t, sum/8, 0.945, "in bursts, the mean: one that is long ends with an ACK timeout")
 }
 
 // READs outlast bursts that take a few packets in a row, requests and probes as well. With probes
