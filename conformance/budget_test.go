@@ -60,7 +60,7 @@ var lineBudgets = map[string]int{
 	"transport":           13405,
 	"roce/verbs":          4811,
 	"roce/rdmacm":         6282,
-	"roce/rsocket":        6315,
+	"roce/rsocket":        6325,
 	"roce/analyse":        9345,
 	"roce/internal/shard": 3769,
 	"roce/internal/slots": 2271,
