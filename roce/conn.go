@@ -184,14 +184,16 @@ func (c *Conn) Pool() *verbs.BufPool { return c.pool }
 // closes the region too. For options see PD and [verbs.PD.RegisterMR].
 func (c *Conn) Register(buf []byte, access verbs.Access) (*verbs.MR, error) {
 	mr, err := c.PD().RegisterMR(buf, access, nil)
-	if err != nil {
-		return nil, c.opError("register", err)
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
-		_ = mr.Close()
+	switch {
+	case c.closed: // whatever the closed domain says of it
+		if err == nil {
+			_ = mr.Close()
+		}
 		return nil, c.opError("register", verbs.ErrClosed)
+	case err != nil:
+		return nil, c.opError("register", err)
 	}
 	c.regions = append(c.regions, mr)
 	return mr, nil

@@ -131,7 +131,8 @@ func (c *Conn) Recv(ctx context.Context, b []byte) (n int, err error) {
 		return 0, err
 	}
 	if err == nil && short {
-		err = io.ErrShortBuffer
+		err = fmt.Errorf("%w: the message has %d bytes, b has %d; the next call can receive it",
+			io.ErrShortBuffer, n, len(b))
 	}
 	if err != nil {
 		return n, c.opError("receive", err)

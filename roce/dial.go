@@ -41,7 +41,8 @@ func Dial(ctx context.Context, addr string) (*Conn, error) {
 // is told, and sees a connection that ends at once.
 func (d *Dialer) Dial(ctx context.Context, addr string) (*Conn, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, &verbs.OpError{Op: "dial", Err: err}
+		literal, _ := netip.ParseAddrPort(addr)
+		return nil, &verbs.OpError{Op: "dial", Remote: literal, Err: err}
 	}
 	targets, err := resolveHostPort(ctx, addr)
 	if err != nil {

@@ -91,12 +91,12 @@ func TestErrorVocabulary(t *testing.T) {
 			f:    func() error { return dial(at(2, 9)) },
 			is:   errs{ErrConnRefused, syscall.ECONNREFUSED},
 			not:  errs{ErrUnreachable, syscall.ETIMEDOUT},
-			text: "roce: dial 10.0.0.2:9: connection refused: nobody listens at 10.0.0.2:9 (CM reject: invalid service ID",
+			text: "roce: dial 10.0.0.2:9: connection refused: nobody listens there (CM reject: invalid service ID",
 		},
 		"refused by the program": {
 			f:    func() error { return dial(at(2, 8)) },
 			not:  errs{ErrConnRefused, syscall.ECONNREFUSED},
-			text: "connection refused by the program that listens at 10.0.0.2:8",
+			text: "connection refused by the program that listens there",
 		},
 		"nobody there": {
 			f:    func() error { return dial(at(9, 9)) },
@@ -106,7 +106,7 @@ func TestErrorVocabulary(t *testing.T) {
 		"other family": {
 			f:    func() error { return dial(netip.MustParseAddrPort("[2001:db8::1]:1")) },
 			is:   errs{ErrNoLocalGID, syscall.ENETUNREACH, ErrInvalidAttr},
-			text: "it is an IPv6 address, and the device has [10.0.0.1]; open the device with an IPv6 address",
+			text: "no route: the peer has an IPv6 address, and the device [10.0.0.1]; open the device with an IPv6 address",
 		},
 		"no route": {
 			f:    func() error { return noRoute(t) },
@@ -116,7 +116,7 @@ func TestErrorVocabulary(t *testing.T) {
 		"no such zone": {
 			f:    func() error { return two(Dial(ctx, "[fe80::1%nosuch]:1")) },
 			is:   errs{syscall.ENETUNREACH},
-			text: `no route to fe80::1%nosuch: zone "nosuch"`,
+			text: `no route: zone "nosuch"`,
 		},
 		"no such zone to open": {
 			f: func() error {
@@ -201,6 +201,7 @@ func TestErrorVocabulary(t *testing.T) {
 			require.Error(t, err)
 			t.Log(err)
 			requireVocabulary(t, err)
+			rocetest.SaysOnce(t, err)
 			for _, is := range c.is {
 				require.ErrorIs(t, err, is)
 			}

@@ -212,7 +212,7 @@ func (sq *requester) askForGap(now int64) bool {
 	}
 	x.seen, x.newest = last.Next(), last.Next()
 	sq.qp.e.counters.CompleterRetryErr++
-	r.recovering, r.since, sq.rtt.nextWindow = true, now, sq.win.size
+	r.recovering, r.since, sq.rtt.nextWindow = true, now, int32(sq.win.size)
 	sq.rtt.cancel()
 	sq.armAckTimer(now)
 	sq.armProbe(now)

@@ -57,6 +57,8 @@ const (
 	// growShift is the logarithm of the part of a window by which it grows at most while there is a
 	// queue.
 	growShift = 4
+	// manyEmpty is how many round trips in a row without a queue show that a path holds more.
+	manyEmpty = 3
 	// maxTuningTime bounds the times of Tuning.
 	maxTuningTime = time.Minute
 	// DefaultLossProbeNs is the least time without an answer before the last packet is sent again.
@@ -144,8 +146,8 @@ const (
 	lossyProbes = 2
 	// probeReads is how many packets a probe of a READ has where packets are lost.
 	probeReads = 8
-	// probeAnew is how many ACK timeouts in a row are followed by no probes. Later ones are: the
-	// losses may come in bursts, which end with the packets that they take.
+	// probeAnew is how many ACK timeouts in a row are followed by no probes, if nothing was lost
+	// lately. Others are: losses may come in bursts, which end with the packets that they take.
 	probeAnew = 2
 	// maxProbing is how many QPs of an engine may have an unanswered probe.
 	maxProbing = 32

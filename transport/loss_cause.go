@@ -39,6 +39,9 @@ func (c *lossCause) count(e *rttEstimate, came, lost int) {
 	}
 }
 
+// lossy reports whether packets were lost lately.
+func (c *lossCause) lossy() bool { return c.lately.lost+c.calm.lost > 0 }
+
 // ahead counts a packet that came although one before it is missing.
 func (c *lossCause) ahead(e *rttEstimate) {
 	c.early++

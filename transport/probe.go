@@ -152,7 +152,7 @@ func (sq *requester) sendProbe(now int64, batch []TxPacket) (n int) {
 	if sq.psn == sq.una {
 		return 0
 	}
-	psn, lossy := sq.psn.Prev(), sq.peerKeeps && sq.cause.lately.lost > 0
+	psn, lossy := sq.psn.Prev(), sq.peerKeeps && sq.cause.lossy()
 	asks := sq.unasked()
 	if !asks {
 		if p.sent > 0 {

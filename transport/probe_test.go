@@ -21,18 +21,22 @@ func probed(t *testing.T, tuning Tuning) *script {
 }
 
 // A burst of losses ends with the packets that it takes: from the third ACK timeout in a row on,
-// each is followed by probes: by two, and by one once they wait for half of the ACK timeout.
+// each is followed by probes: by two, and by one once they wait for half of the ACK timeout. Where
+// packets were lost lately the first two are as well.
 func TestProbesAfterTimeouts(t *testing.T) {
-	s := newScript(t, loopOptions{attr: func(a *QPAttr) { a.RetryCnt = 7 }})
-	s.measured(10e3)
-	s.post(WRSend, 8)
-	times := len(s.sent())
-	for s.timer() >= 0 && s.a.qp.State() == StateRTS {
-		s.advance(s.timer())
-		times += len(s.sent())
+	for lost, probes := range []int{2 + 2 + 1 + 1 + 1, 2 + 2 + 1 + 1 + 1 + 1 + 1} {
+		s := newScript(t, loopOptions{attr: func(a *QPAttr) { a.RetryCnt = 7 }})
+		s.measured(10e3)
+		s.a.qp.sq.cause.calm.lost = lost
+		s.post(WRSend, 8)
+		times := len(s.sent())
+		for s.timer() >= 0 && s.a.qp.State() == StateRTS {
+			s.advance(s.timer())
+			times += len(s.sent())
+		}
+		s.done("1 transport retry counter exceeded")
+		require.Equal(t, 1+maxProbes+7+probes, times)
 	}
-	s.done("1 transport retry counter exceeded")
-	require.Equal(t, 1+maxProbes+7+2+2+1+1+1, times)
 }
 
 // The last packet is sent again, and asks for an answer, whatever it is.

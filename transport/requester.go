@@ -18,6 +18,7 @@ import "github.com/goroce/goroce/ib"
 //	patient.go                  requests that need no answer soon
 //	window.go                   how much may be unacknowledged
 //	stride.go                   how fast a large window leaves
+//	windowcut.go                what the last loss showed of others, and of the path
 //	windowtrips.go              whether a large window has room to grow
 //	localops.go                 LOCAL_INV and BIND_MW
 //	send_unreliable.go          UC and UD

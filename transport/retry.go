@@ -96,7 +96,8 @@ func (r *retryState) onProgress(sq *requester, now int64) (trip, late bool) {
 		p.update(sq.qp, &sq.rtt)
 		return false, false
 	}
-	if w := &sq.win; w.size <= w.near {
+	w := &sq.win
+	if w.cut.trip(sq.rtt.last, sq.rtt.empty); w.size <= w.near {
 		w.idle = sq.rtt.empty
 	}
 	sq.stretchWindow()
@@ -200,7 +201,7 @@ func (sq *requester) ackTimeout(now int64) {
 	}
 	sq.win.onTimeout()
 	sq.forgetPeer()
-	if sq.retriesUsed() >= probeAnew {
+	if sq.retriesUsed() >= probeAnew || sq.cause.lossy() {
 		sq.probe.sent = 0
 		sq.probe.next()
 	}
@@ -261,7 +262,7 @@ func (sq *requester) impliedNAK(now int64, psn ib.PSN) {
 // nothing.
 func (sq *requester) crowded() bool {
 	e := &sq.rtt
-	back := !sq.peerKeeps && (!e.short || sq.win.size > e.window*3/2)
+	back := !sq.peerKeeps && (!e.short || sq.win.size > int(e.window)*3/2)
 	return !sq.win.ruled && (sq.qp.e.cfg.Tuning.GoBackN || back || sq.cause.crowded(e))
 }
 
@@ -422,7 +423,7 @@ func (sq *requester) goBack(now int64) {
 	if !r.recovering {
 		r.recovering, r.newest = true, sq.una
 	}
-	r.since, sq.rtt.nextWindow = now, sq.win.size
+	r.since, sq.rtt.nextWindow = now, int32(sq.win.size)
 	sq.rewind()
 	sq.armAckTimer(now)
 	sq.qp.markReady()

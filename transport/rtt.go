@@ -19,16 +19,16 @@ type rttEstimate struct {
 	last       int64 // ns
 	low        int64 // ns: shortest of the last few samples, which waits for processors do not change
 	lowNext    int64 // ns: of those after them
-	lows       uint8 // how many these are
-	below      uint8 // times in a row that progress after going back took less than least
-	belowNs    int64 // ns: the longest of these
+	belowNs    int64 // ns: the longest round trip of those counted by below
 	mostLow    int64 // ns: the longest low, lately
+	lows       uint8 // how many lowNext is of
+	below      uint8 // times in a row that progress after going back took less than least
 	empty      bool  // the last sample shows no queue
 	short      bool  // the last sample shows no queue, or a short one
 	waits      bool  // the shortest of the last few samples shows a long queue
 	awaits     int64 // ns: an answer may take that long; 0 if unknown
-	window     int   // that of the last sample, when its packet left
-	nextWindow int   // that of the next sample
+	window     int32 // that of the last sample, when its packet left
+	nextWindow int32 // that of the next sample
 }
 
 // start begins to time a packet that requests an answer. It returns false while timing another.
@@ -104,11 +104,15 @@ func (e *rttEstimate) queueOf(rtt int64) {
 		e.low, e.lowNext, e.lows = e.lowNext, rtt, 0
 		e.mostLow = max(e.low, e.mostLow-(e.mostLow-e.low)/16)
 	}
-	most := e.mostLow - e.least
-	half := e.least + max(most/2, e.least/4)
-	e.short, e.waits = rtt <= half, min(e.low, e.lowNext) > half
+	e.short, e.waits = rtt <= e.longNs(), e.lately() > e.longNs()
 	e.empty = rtt <= e.emptyNs()
 }
+
+// longNs is the longest round trip that shows no long queue.
+func (e *rttEstimate) longNs() int64 { return e.least + max((e.mostLow-e.least)/2, e.least/4) }
+
+// lately is the shortest of the last few samples; 0 if there is none.
+func (e *rttEstimate) lately() int64 { return min(e.low, e.lowNext) }
 
 // emptyNs returns the longest round trip that shows no queue.
 func (e *rttEstimate) emptyNs() int64 { return e.least + max((e.mostLow-e.least)/4, e.least/8) }

@@ -248,7 +248,7 @@ func (sq *requester) moved(now int64, w *sendWQE, n uint32, ackReq bool) {
 			sq.trips.sent(windowTrip{psn: sq.psn, flight: sq.inFlight(), at: now})
 		}
 		if ackReq && sq.rtt.start(now, sq.psn) {
-			sq.rtt.nextWindow = sq.win.size
+			sq.rtt.nextWindow = int32(sq.win.size)
 			if sq.qp.delay != nil {
 				sq.qp.delay.timed(now, sq)
 			}

@@ -28,8 +28,9 @@ type window struct {
 	// packets travel as large datagrams; a receiver that gets each by itself has as many packets to
 	// handle.
 	long  uint8
-	idle  bool // no loss since, and the last round trip was so short that nothing was queued
-	ruled bool // control by delay sets the window, and losses do not change it
+	idle  bool       // no loss since, and the last round trip was so short that nothing was queued
+	cut   *windowCut // nil before the first loss for want of room
+	ruled bool       // control by delay sets the window, and losses do not change it
 	// stretch is max in times of near, except that maps of the peer have fewer bits.
 	stretch uint8
 }
@@ -116,10 +117,12 @@ func (w *window) onAck(n int) {
 // in a round trip. A large one adds those of a run at once. So it loses a few when the queue is
 // full, or a TCP flow beside it, whose bursts are larger, would be the one to lose every time.
 func (w *window) growth() (more, step int) {
-	if w.idle {
+	if w.idle && (w.size > w.near || w.cut.mayHold(w.size)) {
 		return max(w.size/4, 1), w.size
 	}
-	more = min(max(w.size>>growShift, 1), 1<<w.long)
+	if more = min(max(w.size>>growShift, 1), 1<<w.long); w.cut.rivals() {
+		more = 1
+	}
 	return more, w.size * more
 }
 
@@ -149,16 +152,23 @@ func (w *window) onRun(n int) {
 	}
 }
 
-// onLoss halves the window after packets were lost. If it took 3/10, as TCP cubic does, a cubic
-// flow beside it would get a sixth: it loses more often in the same full queue (docs/loss.md). A
-// large window fills a long path, whose queue is the smaller part: without it the path holds as
-// much less as the shortest round trip is shorter than the last one. That much stays, up to 7/10.
+// onLoss reduces the window after packets were lost: to half, or by a concession to firm rivals. If
+// it always took 3/10, as TCP cubic does, a cubic flow beside it would get a sixth: it loses more
+// often in the same full queue (docs/loss.md). A large window fills a long path, whose queue is the
+// smaller part: without it the path holds as much less as the shortest round trip is shorter than
+// the last one. That much stays, up to 7/10.
 func (w *window) onLoss(e *rttEstimate) {
-	to := w.size / 2
+	from, to, firm := w.size, w.size/2, w.cut.stay(e)
+	if firm {
+		to = w.size - concession(w.size)
+	}
 	if w.size > w.near && e.last != 0 {
 		to = max(to, int(min(int64(w.size)*e.least/e.last, int64(w.size)*7/10)))
 	}
 	w.shrink(to, minWindow)
+	if !w.ruled {
+		w.cut = w.cut.anew(e, firm, from, w.size)
+	}
 }
 
 // onTimeout begins anew after no answer came at all, and doubles up to half of what it was, as TCP

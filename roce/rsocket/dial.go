@@ -32,8 +32,9 @@ type Dialer struct {
 // DialAddr connects to a listening rsocket. ctx ends the attempt, not the connection; if it is over
 // already, nothing is sent. All errors are *net.OpError. They match syscall.ECONNREFUSED if nothing
 // listens at the address, or no rsocket; syscall.ETIMEDOUT if there is no answer;
-// syscall.ENETUNREACH if there is no route to the address; and syscall.ECONNRESET if the peer hangs
-// up as soon as it has accepted.
+// syscall.ENETUNREACH if there is no route to the address, EHOSTUNREACH if a router or the network
+// says that the host cannot be reached; and syscall.ECONNRESET if the peer hangs up as soon as it
+// has accepted.
 func (d *Dialer) DialAddr(ctx context.Context, addr netip.AddrPort) (*Conn, error) {
 	if d == nil {
 		d = &Dialer{}
@@ -104,7 +105,8 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 		}
 	}
 	if err != nil {
-		return nil, &net.OpError{Op: "dial", Net: Network, Err: contextError(err)}
+		literal, _ := netip.ParseAddrPort(address)
+		return nil, opError("dial", Addr{}, Addr{literal}, contextError(err))
 	}
 	var first error
 	for _, a := range addrs {

@@ -82,7 +82,7 @@ type brokenError struct {
 // Error leaves out a flush, which says no more about the cause than the errno: a log can count
 // errors whose texts are the same.
 func (e *brokenError) Error() string {
-	what, why := e.errno.Error(), e.cause.Error()
+	what, why := e.errno.Error(), access.Plain(e.cause)
 	var status *verbs.StatusError
 	if errors.As(e.cause, &status) && status.WC.Status == verbs.WCFlushErr {
 		return what
@@ -118,8 +118,10 @@ func dialError(err error) error {
 		return &brokenError{syscall.ECONNREFUSED, err}
 	case errors.Is(err, roce.ErrConnRefused):
 		return &brokenError{syscall.ECONNREFUSED, err}
-	case errors.Is(err, roce.ErrUnreachable):
+	case errors.Is(err, syscall.ETIMEDOUT):
 		return &brokenError{syscall.ETIMEDOUT, err}
+	case errors.Is(err, roce.ErrUnreachable):
+		return &brokenError{syscall.EHOSTUNREACH, err}
 	case errors.Is(err, roce.ErrNoLocalGID):
 		return &brokenError{syscall.ENETUNREACH, err}
 	case errors.Is(err, roce.ErrAddrNotLocal):
@@ -139,6 +141,11 @@ func dialError(err error) error {
 func opError(op string, local, remote Addr, err error) error {
 	if err == nil || err == io.EOF {
 		return err
+	}
+	if b, ok := err.(*brokenError); ok {
+		err = &brokenError{b.errno, access.Cause(b.cause, op, local.AddrPort, remote.AddrPort)}
+	} else {
+		err = access.Cause(err, op, local.AddrPort, remote.AddrPort)
 	}
 	e := &net.OpError{Op: op, Net: Network, Err: err}
 	if local.IsValid() {

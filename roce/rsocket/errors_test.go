@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goroce/goroce/roce"
+	"github.com/goroce/goroce/roce/internal/access"
 	"github.com/goroce/goroce/roce/internal/rocetest"
 	"github.com/goroce/goroce/roce/link/sim"
 	"github.com/goroce/goroce/roce/verbs"
@@ -139,4 +140,48 @@ func TestBrokenText(t *testing.T) {
 	var status *verbs.StatusError
 	require.ErrorAs(t, err, &status)
 	require.ErrorContains(t, broken(&verbs.WC{ID: 7, QPN: 9, Status: verbs.WCLocalLenErr}), "0x000009")
+}
+
+// An error names the operation, the addresses and the reason once, behind net's words for the case.
+func TestErrorsSayOnce(t *testing.T) {
+	n := simNetwork(t, sim.Config{Seed: 51})
+	ctx := testContext(t)
+	over, cancel := context.WithCancel(ctx)
+	cancel()
+	at := func(d *verbs.Device, port uint16) netip.AddrPort { return netip.AddrPortFrom(d.Addrs()[0], port) }
+	here, there := at(n.a, 80).String(), at(n.b, 80).String()
+	l, err := (&ListenConfig{Device: n.b}).ListenAddr(at(n.b, 80))
+	require.NoError(t, err)
+	defer l.Close()
+	d := &Dialer{Device: n.a}
+	dial := func(ctx context.Context, to string) error { _, err := d.DialContext(ctx, "tcp", to); return err }
+	listen := func(to netip.AddrPort) error { _, err := (&ListenConfig{Device: n.b}).ListenAddr(to); return err }
+	refused := at(n.b, 81).String()
+	for _, tt := range []struct {
+		want string
+		err  error
+	}{
+		{"dial rsocket " + refused + ": connection refused: nobody listens there (CM reject", dial(ctx, refused)},
+		{"dial rsocket " + there + ": context canceled", dial(over, there)},
+		{"dial rsocket [2001:db8::1]:80: network is unreachable: no route: the peer has an IPv6 address, and",
+			dial(ctx, "[2001:db8::1]:80")},
+		{"listen rsocket " + there + ": address already in use", listen(at(n.b, 80))},
+		{"listen rsocket " + here + ": cannot assign requested address: not an address of this device",
+			listen(at(n.a, 80))},
+	} {
+		require.ErrorContains(t, tt.err, tt.want)
+		rocetest.SaysOnce(t, tt.err)
+	}
+}
+
+// A host that cannot be reached is EHOSTUNREACH, as with TCP, one that does not answer ETIMEDOUT.
+func TestDialErrorUnreachable(t *testing.T) {
+	for _, tt := range []struct{ cause, want error }{
+		{access.NewKind("no route to host", roce.ErrUnreachable, syscall.EHOSTUNREACH), syscall.EHOSTUNREACH},
+		{roce.ErrUnreachable, syscall.ETIMEDOUT},
+	} {
+		var broken *brokenError
+		require.ErrorAs(t, dialError(tt.cause), &broken)
+		require.Equal(t, tt.want, broken.errno)
+	}
 }

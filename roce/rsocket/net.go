@@ -33,7 +33,7 @@ func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (*L
 		err = ctx.Err()
 	}
 	if err != nil {
-		return nil, &net.OpError{Op: "listen", Net: Network, Err: contextError(err)}
+		return nil, opError("listen", Addr{}, Addr{}, contextError(err))
 	}
 	if host, port, err := net.SplitHostPort(address); err == nil && host == "" {
 		// An empty host means this machine to a client, and all of its addresses to a server.
@@ -44,7 +44,7 @@ func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (*L
 	}
 	addrs, err := resolve(ctx, network, address)
 	if err != nil {
-		return nil, &net.OpError{Op: "listen", Net: Network, Err: contextError(err)}
+		return nil, opError("listen", Addr{}, Addr{}, contextError(err))
 	}
 	var first error
 	// As in package net, "tcp4" and "tcp6" mean one family each; other networks listen at the

@@ -106,7 +106,7 @@ type AddrError struct {
 }
 
 func (e *AddrError) Error() string {
-	return "roce: " + e.Op + " " + e.Addr.String() + ": " + access.Plain(e.Err)
+	return "roce: " + e.Op + " " + e.Addr.String() + ": " + access.Within(e.Err, e.Op, e.Addr)
 }
 func (e *AddrError) Unwrap() error { return e.Err }
 
@@ -126,7 +126,7 @@ func (e *NoRouteError) Error() string {
 	if e.Peer.Is4() {
 		want = "IPv4"
 	}
-	return fmt.Sprintf("roce: no local address to reach %v from: it is an %s address, and the device has %v; open the device with an %s address (Config.Addrs), or name the peer by another of its addresses",
+	return fmt.Sprintf("roce: no route to %v: the peer has an %s address, and the device %v; open the device with an %s address (Config.Addrs), or name the peer by another of its addresses",
 		e.Peer, want, e.Local, want)
 }
 

@@ -41,7 +41,7 @@ func (e *OpError) Error() string {
 	if e.Remote.IsValid() {
 		s += e.Remote.String()
 	}
-	return s + ": " + access.Plain(e.Err)
+	return s + ": " + access.Within(e.Err, e.Op, e.Local, e.Remote)
 }
 
 func (e *OpError) Unwrap() error { return e.Err }

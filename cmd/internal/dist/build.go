@@ -107,21 +107,8 @@ func (b *builder) programs(ctx context.Context, m machine) ([]file, error) {
 	if err != nil {
 		return nil, err
 	}
-	logf("the libraries for %s", m.arch)
 	libs := filepath.Join(b.tmp, m.arch, "verbs")
-	// -B, or a compiler for its own kind of machine finds the start files and the C library of this
-	// system first.
-	cc := m.prefix + "gcc --sysroot=" + root + " -B" +
-		filepath.Join(root, "usr", "lib", strings.TrimSuffix(m.prefix, "-"))
-	args := []string{"-C", filepath.Join(b.source, "cmd", "verbs"), "OUT=" + libs, "GO=" + goTool(),
-		"CC=" + cc, "LIBC=" + m.libc, "CFLAGS=-O2 -ffile-prefix-map=" + b.source + "=/goroce",
-		"CORE_STAMP=-s -w -buildid="}
-	for _, f := range libraryFiles {
-		args = append(args, filepath.Join(libs, f))
-	}
-	err = b.command(ctx, b.source, []string{"CGO_ENABLED=1", "GOOS=linux", "GOARCH=" + m.arch, "CC=" + cc},
-		"make", args...)
-	if err != nil {
+	if err := b.libraries(ctx, m, root, libs, libraryFiles); err != nil {
 		return nil, err
 	}
 	data, err := os.ReadFile(roce)
@@ -141,6 +128,48 @@ func (b *builder) programs(ctx context.Context, m machine) ([]file, error) {
 		files = append(files, file{name: "lib/goroce/" + f, program: true, data: data})
 	}
 	return files, nil
+}
+
+// compile builds what is in C and nothing else: the part that another machine's headers break.
+func (r *release) compile(ctx context.Context) error {
+	tmp, err := os.MkdirTemp("", "goroce-dist-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	source, err := filepath.Abs(".")
+	if err != nil {
+		return err
+	}
+	b := &builder{release: r, source: source, tmp: tmp, environ: os.Environ()}
+	inC := slices.DeleteFunc(slices.Clone(libraryFiles), func(f string) bool { return f == "libgoroce.so" })
+	for _, m := range r.machines {
+		root, err := m.sysroot(ctx)
+		if err != nil {
+			return err
+		}
+		if err := b.libraries(ctx, m, root, filepath.Join(tmp, m.arch), inC); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// libraries builds files of libraryFiles into a folder.
+func (b *builder) libraries(ctx context.Context, m machine, root, libs string, files []string) error {
+	logf("the libraries for %s", m.arch)
+	// -B, or a compiler for its own kind of machine finds the start files and the C library of this
+	// system first.
+	cc := m.prefix + "gcc --sysroot=" + root + " -B" +
+		filepath.Join(root, "usr", "lib", strings.TrimSuffix(m.prefix, "-"))
+	args := []string{"-C", filepath.Join(b.source, "cmd", "verbs"), "OUT=" + libs, "GO=" + goTool(),
+		"CC=" + cc, "LIBC=" + m.libc, "CFLAGS=-O2 -ffile-prefix-map=" + b.source + "=/goroce",
+		"CORE_STAMP=-s -w -buildid="}
+	for _, f := range files {
+		args = append(args, filepath.Join(libs, f))
+	}
+	return b.command(ctx, b.source, []string{"CGO_ENABLED=1", "GOOS=linux", "GOARCH=" + m.arch, "CC=" + cc},
+		"make", args...)
 }
 
 // shared is what the packages of all machines have.

@@ -25,6 +25,7 @@ type options struct {
 	arches  string
 	check   bool
 	modules bool
+	compile bool
 }
 
 func main() {
@@ -39,6 +40,7 @@ func main() {
 	flag.StringVar(&o.arches, "arch", "amd64,arm64", "for which machines")
 	flag.BoolVar(&o.check, "check", false, "build a second time elsewhere, from nothing, and compare")
 	flag.BoolVar(&o.modules, "modules", false, "only use the checkout as those will who take its modules from a proxy")
+	flag.BoolVar(&o.compile, "c", false, "only compile the libraries in C, against the headers that a release has")
 	flag.Parse()
 	if err := run(ctx, &o); err != nil {
 		fmt.Fprintf(os.Stderr, "dist: %v\n", err)
@@ -65,6 +67,9 @@ func run(ctx context.Context, o *options) error {
 			return fmt.Errorf("there are packages for amd64 and arm64, not for %q", arch)
 		}
 		r.machines = append(r.machines, m)
+	}
+	if o.compile {
+		return r.compile(ctx)
 	}
 	if err := notesOf(r.version); err != nil {
 		return err

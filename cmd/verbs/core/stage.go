@@ -85,8 +85,8 @@ type staged struct {
 	penalty uint32
 }
 
-// inVain notes that requests waited for others that did not come.
-func (s *staged) inVain() {
+// missed notes that requests waited for others that did not come.
+func (s *staged) missed() {
 	s.penalty = min(2*s.penalty+1, maxStagePenalty)
 	s.skip = s.penalty
 }
@@ -215,7 +215,7 @@ func (q *userQP) look() bool {
 	switch {
 	case r.head.Load() < seen: // those waited at the last look
 		if n := q.takeStaged(); n <= fewStaged {
-			v.inVain()
+			v.missed()
 			q.closeRing()
 			return true
 		}

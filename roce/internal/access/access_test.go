@@ -3,6 +3,7 @@ package access
 import (
 	"errors"
 	"io"
+	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,4 +31,24 @@ func TestPlain(t *testing.T) {
 	require.Equal(t, "no reason given", Plain(nil))
 	require.Equal(t, "closed", Plain(errors.New("roce: closed")))
 	require.Equal(t, "EOF", Plain(io.EOF))
+}
+
+// A cause does not say again what the error around it says: the operation, an address.
+func TestWithin(t *testing.T) {
+	here, there := netip.MustParseAddrPort("192.0.2.1:5"), netip.MustParseAddrPort("[2001:db8::1]:7")
+	for cause, want := range map[string]string{
+		"roce: dial: b: 9 bytes":                                   "b: 9 bytes",
+		"roce: post send: wr: is nil":                              "post send: wr: is nil",
+		"roce: connect [2001:db8::1]:7: no answer":                 "no answer",
+		"roce: connect [2001:db8::1]:8: no answer":                 "connect [2001:db8::1]:8: no answer",
+		"roce: open 192.0.2.1: taken (see ip addr)":                "taken (see ip addr)",
+		"roce: no route to 2001:db8::1: no such zone":              "no route: no such zone",
+		"roce: resolve [2001:db8::1]:7: no route to 2001:db8::1: ": "no route: ",
+		"roce: refused: nobody listens at [2001:db8::1]:7 (CM)":    "refused: nobody listens there (CM)",
+		"roce: a: b": "a: b",
+		"closed":     "closed",
+	} {
+		require.Equal(t, want, Within(errors.New(cause), "dial", here, there, netip.AddrPort{}))
+	}
+	require.Equal(t, "no reason given", Within(nil, "dial"))
 }

@@ -25,13 +25,13 @@ import "sync/atomic"
 // before a completion queue is found empty or its poster waits (but an answer of a crowd does not
 // leave then), and before that goroutine blocks.
 type coalescer struct {
-	bytes int           // under the lock of the shard
-	since int64         // when the first one was posted; under the lock
-	trial               // of answers of threads; under the lock
-	n     atomic.Uint32 // messages; changed under the lock of the shard
-	seen  uint32        // n on the last turn of the goroutine; only it looks
-	woken atomic.Int32  // goroutines, since that one let others run
-	crowd atomic.Bool   // a crowd runs, and that goroutine is to run again
+	bytes   int           // under the lock of the shard
+	since   int64         // when the first one was posted; under the lock
+	backOff               // of answers of threads; under the lock
+	n       atomic.Uint32 // messages; changed under the lock of the shard
+	seen    uint32        // n on the last turn of the goroutine; only it looks
+	woken   atomic.Int32  // goroutines, since that one let others run
+	crowd   atomic.Bool   // a crowd runs, and that goroutine is to run again
 }
 
 // add counts a message to be sent later. It returns false if enough waits to send now.
@@ -60,7 +60,7 @@ func (c *coalescer) sent(now int64) {
 	case n == 0:
 		return
 	case n == 1 || now-c.since > min(int64(n)*standbyNs/2, hoggedNs):
-		c.inVain()
+		c.failed()
 	case n <= crowdSize:
 		c.penalty /= 2
 	default:

@@ -15,10 +15,10 @@ import "sync/atomic"
 // delay ends when that goroutine is about to sleep. The more delays in succession bring no reply,
 // the fewer are tried.
 type delayedAck struct {
-	on    atomic.Bool  // written with the lock held
-	since atomic.Int64 // on the clock of the link
-	trial              // of a delay
-	count uint64       // delays so far
+	on      atomic.Bool  // written with the lock held
+	since   atomic.Int64 // on the clock of the link
+	backOff              // of a delay
+	count   uint64       // delays so far
 }
 
 // begin starts a delay, if only acknowledgements are to be sent. Packets that come during one do
@@ -45,13 +45,13 @@ func (a *delayedAck) answered() {
 	}
 }
 
-// inVain ends a delay that brought nothing. It reports false if there is none.
-func (a *delayedAck) inVain() bool {
+// fruitless ends a delay that brought nothing. It reports false if there is none.
+func (a *delayedAck) fruitless() bool {
 	if !a.on.Load() {
 		return false
 	}
 	a.on.Store(false)
-	a.trial.inVain()
+	a.backOff.failed()
 	return true
 }
 

@@ -54,7 +54,7 @@ func TestAsksBeforeSleep(t *testing.T) {
 	require.Equal(t, 2, m.yields, "the program has said how long to look")
 }
 
-// Where looks are in vain and others want the CPU, a receiver soon shares it, and keeps it again
+// Where looks find nothing and others want the CPU, a receiver soon shares it, and keeps it again
 // when nobody wants it.
 func TestDemand(t *testing.T) {
 	yield := int64(300)

@@ -5,7 +5,7 @@
 // The other files answer its questions:
 //
 //   - Send now, or wait for what? schedule.go, with delayedack.go and coalesce.go; transmit.go sends.
-//   - Who receives? keeper.go: the goroutine of the shard, or somebody who polls. lease.go, seat.go:
+//   - Who receives? keeper.go: the goroutine of the shard, or a caller that polls. lease.go, seat.go:
 //     a goroutine that waits; sleeper.go: a thread of a program in another language that does.
 //     foreign.go, linger.go: such a program that polls memory.
 //   - Look again, or sleep? pace.go, demand.go, tryout.go; slices.go asks for short time slices. Let
@@ -13,8 +13,8 @@
 //   - May this timer run? horizon.go. alarm.go has timers for the packages above.
 //   - What if memory is gone? fault.go. What must be called without the lock? upcall.go.
 //
-// limits.go has the numbers and what needs each, trial.go how to try rarely what does not pay, and
-// machine.go what all of these ask of the computer.
+// limits.go has the numbers and what needs each; backoff.go tries rarely what does not pay;
+// machine.go is what all of these ask of the computer.
 //
 // The objects of package verbs sit above and call in; the engine reports back through [Owner]. The
 // communication manager, which has queue pair 1, is a [Service].

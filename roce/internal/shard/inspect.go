@@ -51,7 +51,7 @@ func (s *Shard) NeverTakeOver() {
 	background := s.Background()
 	s.keeper.mu.Unlock()
 	for background {
-		s.pollInVain()
+		s.polledIdle()
 		runtime.Gosched()
 		background = s.Background()
 	}

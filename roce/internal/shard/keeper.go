@@ -125,8 +125,8 @@ func (s *Shard) patience() time.Duration {
 	return patience
 }
 
-// pollInVain notes a poll while the goroutine is at work, and may ask the goroutine to give way.
-func (s *Shard) pollInVain() {
+// polledIdle notes a poll while the goroutine is at work, and may ask the goroutine to give way.
+func (s *Shard) polledIdle() {
 	k := &s.keeper
 	if s.mode == Driven || s.mode == EventDriven && k.eager.Add(1) < eagerPolls {
 		return

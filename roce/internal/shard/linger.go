@@ -15,8 +15,8 @@ import (
 // It looks on only after a packet was found that nobody had taken (see standby). The more looks in
 // succession bring no request, the fewer are tried.
 type linger struct {
-	on    atomic.Bool // a packet was missed
-	trial             // of a look; under rxMu
+	on      atomic.Bool // a packet was missed
+	backOff             // of a look; under rxMu
 }
 
 // missed notes that packets waited and nobody took them.
@@ -33,7 +33,7 @@ func (l *linger) ends(came bool) {
 		l.paid()
 		return
 	}
-	l.inVain()
+	l.failed()
 }
 
 // onlyAnswers reports whether there are packets and responders sent them all: none of them writes

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A call looks on after an answer if packets were missed before, and the less often the more often
-// that was in vain.
+// A call looks on after an answer if packets were missed before, and the less often the more looks
+// have found nothing.
 func TestLinger(t *testing.T) {
 	var l linger
 	require.False(t, l.begins(), "nothing was missed")

@@ -210,7 +210,7 @@ func (s *Shard) fail(err error) {
 func (s *Shard) Poll(expectReply func() bool) {
 	if !s.Polled() {
 		s.SendPosted()
-		s.pollInVain()
+		s.polledIdle()
 		return
 	}
 	s.keeper.polls.Add(1)

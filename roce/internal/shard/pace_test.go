@@ -27,7 +27,7 @@ func (p *paced) look() bool {
 	return p.pace.looked(p.now, false, 0, p.spin)
 }
 
-// looks looks in vain until it is to sleep, and returns how often.
+// looks looks, finds nothing until it is to sleep, and returns how often.
 func (p *paced) looks() int {
 	for n := 1; ; n++ {
 		if p.look() {

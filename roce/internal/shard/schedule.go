@@ -115,7 +115,7 @@ func (s *Shard) Received() {
 // releaseAck ends a delay that brought nothing, and sends. It reports false if there is
 // none. The lock is held.
 func (s *Shard) releaseAck(now int64) bool {
-	if !s.ack.inVain() {
+	if !s.ack.fruitless() {
 		return false
 	}
 	s.Flush(now)

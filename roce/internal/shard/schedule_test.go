@@ -56,7 +56,7 @@ func replay(background bool, script string) string {
 			answer = fmt.Sprintf("delayed %v", a.delayed())
 			a.answered()
 		case "quiet":
-			answer = fmt.Sprintf("in vain %v", a.inVain())
+			answer = fmt.Sprintf("fruitless %v", a.fruitless())
 		}
 		fmt.Fprintf(&out, "%s -> %s\n", line, answer)
 	}
@@ -95,23 +95,23 @@ func TestDelayedAckTranscripts(t *testing.T) {
 		`},
 		"without one it is tried less and less often": {false, `
 			recv 1 reply -> await reply
-			quiet -> in vain true
+			quiet -> fruitless true
 			recv 1 reply -> send
 			recv 1 reply -> await reply
-			quiet -> in vain true
+			quiet -> fruitless true
 			recv 1 reply -> send
 			recv 1 reply -> send
 			recv 1 reply -> send
 			recv 1 reply -> await reply
 			sent -> delayed true
 			recv 1 reply -> await reply
-			quiet -> in vain true
+			quiet -> fruitless true
 			recv 1 reply -> send
 			recv 1 reply -> await reply
 		`},
 		"nothing is delayed past a timer": {false, `
 			recv 1 reply timer -> send
-			quiet -> in vain false
+			quiet -> fruitless false
 		`},
 		"a timer that waits for a look at the link gets one": {false, `
 			recv 2 timer look -> send
@@ -129,13 +129,13 @@ func TestDelayedAckTranscripts(t *testing.T) {
 	}
 }
 
-// The penalty for delays in vain has a bound.
+// The penalty for fruitless delays has a bound.
 func TestDelayedAckPenalty(t *testing.T) {
 	var a delayedAck
 	for range 20 {
 		a.skip = 0
 		require.True(t, a.begin(0, true))
-		require.True(t, a.inVain())
+		require.True(t, a.fruitless())
 	}
 	require.EqualValues(t, maxBackOff-1, a.skip)
 }

@@ -253,13 +253,13 @@ func TestSit(t *testing.T) {
 	}
 }
 
-// A delay that there is not was not in vain.
+// Without a delay none was fruitless.
 func TestNoDelay(t *testing.T) {
 	var a delayedAck
-	require.False(t, a.inVain())
+	require.False(t, a.fruitless())
 	require.Zero(t, a.penalty)
 	require.True(t, a.begin(0, true))
-	require.True(t, a.inVain())
+	require.True(t, a.fruitless())
 	require.NotZero(t, a.penalty)
 }
 

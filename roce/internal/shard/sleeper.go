@@ -7,13 +7,13 @@ import "github.com/goroce/goroce/internal/core"
 // sockets, too, while the thread has the seat. So a packet wakes the thread, and its next call
 // receives.
 //
-// Nobody knows whether the thread sleeps there or does something else. So a lease ends when the
-// thread has not looked for a period, whatever the reason, and an idle process has no ticks. It was
-// a mistake only if something had come, and the thread was not about to get a CPU.
+// The shard cannot see whether the thread sleeps there or does something else. So a lease ends when
+// the thread has not looked for a period, and an idle process has no ticks. The lease was a mistake
+// only if something had come and the thread was not about to get a CPU.
 
-// SleeperSignal returns a signal that wakes nobody: it says for whom packets are; nil if that is
-// nil. was may be one for the same. Those who wait are threads from then on, which the kernel runs,
-// and not goroutines.
+// SleeperSignal returns a signal that wakes nobody and says for whom packets are; nil if by is nil.
+// was, an earlier one, is returned if it is for the same. From then on the shard takes the waiters
+// for threads, which the kernel runs, and not for goroutines.
 func (s *Shard) SleeperSignal(was *Signal, by core.Sleeper) *Signal {
 	if !s.threads.Load() {
 		s.threads.Store(true)
@@ -48,11 +48,11 @@ func (s *Signal) ofThread() bool { return s != nil && s.sleeper != nil }
 // returns reports whether such a thread goes back to its program to wait, which may go on posting.
 func (s *Signal) returns() bool { return s.ofThread() && !s.sleeper.Inside() }
 
-// inside reports whether such threads wait in a call that receives: one of them may be at it.
+// inside reports whether such threads wait in a call that receives.
 func (s *Signal) inside() bool { return s.ofThread() && s.sleeper.Inside() }
 
-// mayReceive reports whether who waits for a signal can have the seat. A thread then sleeps on the
-// sockets already. rxMu and the lock are held.
+// mayReceive reports whether the goroutine or thread that waits for a signal can have the seat. A
+// thread then sleeps on the sockets already. rxMu and the lock are held.
 func (s *Shard) mayReceive(sig *Signal) bool {
 	if sig.sleeper == nil {
 		return !s.foreign.Load()
@@ -189,8 +189,8 @@ func (s *Shard) Await(done func() bool, slept bool) {
 	}
 }
 
-// pause lets as much time pass after a look as that took: each takes the lock of the socket, which
-// the peer wants. A look that lost its CPU tells nothing of that, so the pause is a short one.
+// pause waits after a look for as long as the look took: each look takes the lock of the socket,
+// which the peer wants. The pause is short if the look lost its CPU, and so took long for that.
 func (s *Shard) pause(now, took int64) {
 	for reads := 0; reads < minLooks && s.link.Now()-now < took; reads++ {
 	}

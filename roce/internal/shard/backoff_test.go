@@ -6,10 +6,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What was in vain is tried after 1, 3, 7 ... times, up to a bound, and each time again after it
-// has paid.
-func TestTrial(t *testing.T) {
-	var v trial
+// What did not pay is tried again after 1, 3, 7 ... chances, up to a bound; what paid is tried each
+// time.
+func TestBackOff(t *testing.T) {
+	var v backOff
 	skipped := func() (n int) {
 		for ; !v.due(); n++ {
 		}
@@ -17,11 +17,11 @@ func TestTrial(t *testing.T) {
 	}
 	require.Zero(t, skipped())
 	for _, want := range []int{1, 3, 7, 15, 31, 63, 127, 255, 255} {
-		v.inVain()
+		v.failed()
 		require.Equal(t, want, skipped())
 	}
 	v.paid()
 	require.Zero(t, skipped())
-	v.inVain()
+	v.failed()
 	require.Equal(t, 1, skipped())
 }
