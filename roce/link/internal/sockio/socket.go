@@ -74,7 +74,7 @@ func interfaceOf(a netip.Addr, list func() ([]net.Interface, error)) (*net.Inter
 
 // unseen reports whether an error of rtnetlink says that this process may not use it.
 func unseen(err error) bool {
-	return errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)
+	return errors.Is(err, unix.EAFNOSUPPORT) || CallHint(err) != ""
 }
 
 // BindHint says what to do about a local address and UDP port that cannot be bound.
